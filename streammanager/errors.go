@@ -1,0 +1,7 @@
+package streammanager
+
+import "errors"
+
+// ErrAssignmentLost is wrapped by the error of a commit that came too late: the partitions belong to
+// somebody else.
+var ErrAssignmentLost = errors.New("partitions are no longer assigned to this worker")
