@@ -120,3 +120,16 @@ func (a *Attempts) SetSlot(v any) {
 	defer a.mu.Unlock()
 	a.slot = v
 }
+
+type pipelineKey struct{}
+
+// WithPipeline ties the pipeline's name to ctx, for expressions that name it.
+func WithPipeline(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, pipelineKey{}, name)
+}
+
+// Pipeline returns the name that WithPipeline tied to ctx, "" if none.
+func Pipeline(ctx context.Context) string {
+	name, _ := ctx.Value(pipelineKey{}).(string)
+	return name
+}
