@@ -1,0 +1,164 @@
+package jq
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// decode turns one valid JSON text into gojq's values. Numbers stay as spelled. A member that occurs
+// twice is an error, since a program that reads or writes the whole value would lose one of them.
+func decode(raw []byte) (any, error) {
+	d := decoder{b: raw}
+	v, err := d.value()
+	if err != nil {
+		return nil, event.Reject(event.InvalidEvent, err)
+	}
+	return v, nil
+}
+
+type decoder struct {
+	b []byte
+	i int
+}
+
+// space skips white space and returns the next byte, 0 at the end.
+func (d *decoder) space() byte {
+	for d.i < len(d.b) {
+		switch c := d.b[d.i]; c {
+		case ' ', '\t', '\n', '\r':
+			d.i++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (d *decoder) value() (any, error) {
+	switch c := d.space(); c {
+	case '{':
+		return d.object()
+	case '[':
+		return d.array()
+	case '"':
+		return d.text()
+	case 't':
+		return true, d.word("true")
+	case 'f':
+		return false, d.word("false")
+	case 'n':
+		return nil, d.word("null")
+	default:
+		start := d.i
+		for d.i < len(d.b) && strings.IndexByte("+-.0123456789Ee", d.b[d.i]) >= 0 {
+			d.i++
+		}
+		if start == d.i {
+			return nil, d.bad()
+		}
+		return json.Number(d.b[start:d.i]), nil
+	}
+}
+
+func (d *decoder) word(w string) error {
+	if !bytes.HasPrefix(d.b[d.i:], []byte(w)) {
+		return d.bad()
+	}
+	d.i += len(w)
+	return nil
+}
+
+func (d *decoder) object() (any, error) {
+	m := map[string]any{}
+	d.i++
+	if d.space() == '}' {
+		d.i++
+		return m, nil
+	}
+	for {
+		if d.space() != '"' {
+			return nil, d.bad()
+		}
+		k, err := d.text()
+		if err != nil {
+			return nil, err
+		}
+		if d.space() != ':' {
+			return nil, d.bad()
+		}
+		d.i++
+		v, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := m[k]; ok {
+			return nil, fmt.Errorf("member %q occurs twice in one object", k)
+		}
+		m[k] = v
+		if done, err := d.next('}'); done || err != nil {
+			return m, err
+		}
+	}
+}
+
+func (d *decoder) array() (any, error) {
+	a := []any{}
+	d.i++
+	if d.space() == ']' {
+		d.i++
+		return a, nil
+	}
+	for {
+		v, err := d.value()
+		if err != nil {
+			return nil, err
+		}
+		a = append(a, v)
+		if done, err := d.next(']'); done || err != nil {
+			return a, err
+		}
+	}
+}
+
+// next goes past a comma, or past the closing byte end, which it reports.
+func (d *decoder) next(end byte) (bool, error) {
+	c := d.space()
+	if c != end && c != ',' {
+		return false, d.bad()
+	}
+	d.i++
+	return c == end, nil
+}
+
+func (d *decoder) text() (string, error) {
+	start := d.i
+	for d.i++; d.i < len(d.b); d.i++ {
+		switch d.b[d.i] {
+		case '\\':
+			d.i++
+		case '"':
+			d.i++
+			return unquote(d.b[start:d.i])
+		}
+	}
+	return "", d.bad()
+}
+
+func (d *decoder) bad() error { return fmt.Errorf("not a JSON text at byte %d", d.i) }
+
+// unquote returns the text of a JSON string. An escape that names half of a surrogate pair becomes
+// U+FFFD, as in jq.
+func unquote(raw []byte) (string, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", fmt.Errorf("decoding a string: %w", err)
+	}
+	return s, nil
+}
