@@ -2,6 +2,8 @@ package streammanager
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -112,7 +114,6 @@ type Builder struct {
 	errorFormat ErrorFormat
 	filter      func(ctx context.Context, ev *event.Event) (bool, error)
 	partitionBy func(ctx context.Context, ev *event.Event) (Key, error)
-	keyOfValue  bool
 	by          func(ctx context.Context, ev *event.Event) (string, error)
 	window      window.Config
 	steps       []Step
@@ -137,7 +138,7 @@ func (b *Builder) Filter(keep func(ctx context.Context, ev *event.Event) (bool, 
 
 // PartitionBy sets what orders events, read from the value. Without it the record key does. fn must not keep ev.
 func (b *Builder) PartitionBy(fn func(ctx context.Context, ev *event.Event) (Key, error)) *Builder {
-	b.partitionBy, b.keyOfValue = fn, true
+	b.partitionBy = fn
 	return b
 }
 
@@ -164,25 +165,152 @@ func (b *Builder) ErrorsTo(s Sink, format ErrorFormat) *Builder {
 }
 
 // Build checks everything and returns the stream, or all that is wrong with it.
-func (b *Builder) Build() (*Stream, error) { panic("to come") }
+func (b *Builder) Build() (*Stream, error) {
+	cfg := withDefaults(b.cfg)
+	problems := append(checkConfig(cfg), b.check()...)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	s := &Stream{
+		cfg: cfg, log: cfg.Logger.With("pipeline", cfg.Name),
+		source: b.source, sink: b.sink, errorSink: b.errorSink, errorFormat: b.errorFormat,
+		filter: b.filter, partitionBy: b.partitionBy, by: b.by, window: b.window, paths: b.paths,
+		assigned: newAssignment(), control: newMailbox[func(*loop)](), completions: newMailbox[completion](),
+		emissions: newMailbox[emission](), commits: newMailbox[commitRequest](),
+		grants: make(chan grant, 1), readings: make(chan reading, 1), stopped: make(chan struct{}),
+		inline: true,
+	}
+	s.emitter = &emitter{s: s}
+	if s.errorFormat == nil {
+		s.errorFormat = RecordFormat
+	}
+	names := make([]string, len(b.steps))
+	for i, st := range b.steps {
+		s.steps = append(s.steps, prepareStep(st, i))
+		names[i] = s.steps[i].Name
+		s.inline = s.inline && st.Inline
+	}
+	s.findAbilities()
+	var err error
+	if s.metrics, err = newMetrics(cfg.Metrics, cfg.Name, names); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return s, nil
+}
 
-// Stream is a built stream. It runs once.
-type Stream struct{}
+func (s *Stream) findAbilities() {
+	s.committer, _ = s.source.(Committer)
+	s.rewinder, _ = s.source.(Rewinder)
+	s.pauser, _ = s.source.(Pauser)
+	s.preparer, _ = s.sink.(Preparer)
+	s.sinkChecker, _ = s.sink.(Checker)
+	s.errorPreparer, _ = s.errorSink.(Preparer)
+	s.errorChecker, _ = s.errorSink.(Checker)
+}
 
-// Run carries events until ctx ends, the source ends, or something fails for good. When ctx ends it
-// drains within ShutdownTimeout and returns nil; what is unfinished then stays uncommitted.
-func (s *Stream) Run(ctx context.Context) error { panic("to come") }
+func prepareStep(st Step, i int) step {
+	if st.Name == "" {
+		st.Name = fmt.Sprintf("process[%d]", i)
+	}
+	if st.Timeout == 0 {
+		st.Timeout = time.Minute
+	}
+	if st.Attempts == 0 {
+		st.Attempts = 5
+	}
+	var fn any = st.Func
+	if st.Batch != nil {
+		fn = st.Batch
+	}
+	_, readOnly := fn.(event.ReadOnly)
+	return step{Step: st, readOnly: readOnly}
+}
 
-// Status tells how the stream does. It may be called at any time from any goroutine.
-func (s *Stream) Status() Status { panic("to come") }
+func withDefaults(c Config) Config {
+	orInt := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	orInt(&c.Workers, 64)
+	orInt(&c.Limits.InFlightEvents, 10_000)
+	orInt(&c.Limits.UncommittedEvents, 100_000)
+	if c.Limits.InFlightBytes == 0 {
+		c.Limits.InFlightBytes = 64 << 20
+	}
+	if c.Order == "" {
+		c.Order = OrderKey
+	}
+	if c.Tombstones == "" {
+		c.Tombstones = TombstonesPass
+	}
+	if c.OnError == "" {
+		c.OnError = OnErrorStop
+	}
+	if c.CommitInterval == 0 {
+		c.CommitInterval = time.Second
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = 30 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
 
-// Status is a picture of a stream.
-type Status struct {
-	// Ready is nil, or says in words why the stream is not ready: not joined yet, a sink that does not answer, …
-	Ready error
-	// Counts since the start.
-	Read, Emitted, Dropped, Errors, Outputs int64
-	ErrorsByType                            map[event.Type]int64
-	InFlightEvents                          int
-	InFlightBytes                           int64
+func checkConfig(c Config) []error {
+	var errs []error
+	bad := func(cond bool, format string, args ...any) {
+		if cond {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(c.Name == "", "name: a stream needs a name")
+	bad(c.Workers < 0, "workers: %d is negative", c.Workers)
+	bad(c.Limits.InFlightEvents < 0, "limits.in_flight_events: %d is negative", c.Limits.InFlightEvents)
+	bad(c.Limits.InFlightBytes < 0, "limits.in_flight_bytes: %d is negative", c.Limits.InFlightBytes)
+	bad(c.Limits.UncommittedEvents < 0, "limits.uncommitted_events: %d is negative", c.Limits.UncommittedEvents)
+	bad(c.CommitInterval < 0, "commit_interval: %v is negative", c.CommitInterval)
+	bad(c.ShutdownTimeout < 0, "shutdown_timeout: %v is negative", c.ShutdownTimeout)
+	bad(c.Order != OrderKey && c.Order != OrderKeySerial && c.Order != OrderNone, "order: %q is none of key, key_serial, none", c.Order)
+	bad(c.Tombstones != TombstonesPass && c.Tombstones != TombstonesDrop && c.Tombstones != TombstonesError,
+		"tombstones: %q is none of pass, drop, error", c.Tombstones)
+	bad(c.OnError != OnErrorStop && c.OnError != OnErrorDrop, "on_error: %q is none of stop, drop", c.OnError)
+	return errs
+}
+
+// check finds what is wrong with the parts.
+func (b *Builder) check() []error {
+	var errs []error
+	if b.source == nil {
+		errs = append(errs, errors.New("source: a stream needs one (From)"))
+	}
+	if b.sink == nil {
+		errs = append(errs, errors.New("sink: a stream needs one (To)"))
+	}
+	if err := b.window.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("window: %w", err))
+	}
+	lim := withDefaults(b.cfg).Limits
+	if b.window.Count > lim.InFlightEvents {
+		errs = append(errs, fmt.Errorf("window.count: %d can never fill within limits.in_flight_events %d", b.window.Count, lim.InFlightEvents))
+	}
+	if b.window.Bytes > lim.InFlightBytes {
+		errs = append(errs, fmt.Errorf("window.bytes: %d can never fill within limits.in_flight_bytes %d", b.window.Bytes, lim.InFlightBytes))
+	}
+	names := map[string]bool{}
+	for i, st := range b.steps {
+		if (st.Func == nil) == (st.Batch == nil) {
+			errs = append(errs, fmt.Errorf("process[%d]: exactly one of Func and Batch must be set", i))
+		}
+		if st.Batch != nil && st.Inline {
+			errs = append(errs, fmt.Errorf("process[%d]: a BatchFunc cannot be inline", i))
+		}
+		if st.Name != "" && names[st.Name] {
+			errs = append(errs, fmt.Errorf("process[%d]: the name %q is taken", i, st.Name))
+		}
+		names[st.Name] = true
+	}
+	return errs
 }

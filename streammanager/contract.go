@@ -116,3 +116,9 @@ type Health interface {
 type Buffered interface {
 	BufferBytes() int64
 }
+
+// Single is the ability of a sink to write one record per request, so that of several records that fail
+// together the culprit can be told.
+type Single interface {
+	Single(on bool)
+}

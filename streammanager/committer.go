@@ -1,0 +1,80 @@
+package streammanager
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// commitRequest asks for positions to be kept, or for the source to go back to earlier ones. after, if
+// set, is called when it was tried.
+type commitRequest struct {
+	marks  map[*partition]int64
+	rewind map[TopicPartition]int64
+	ctx    context.Context
+	after  func()
+}
+
+// committer alone commits. What it sends is pruned at the moment of sending to epochs that are live.
+type committer struct {
+	s *Stream
+}
+
+func (c committer) run(ctx context.Context, requests *mailbox[commitRequest]) {
+	var batch []commitRequest
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-requests.notify:
+		}
+		batch = requests.take(batch)
+		for _, req := range batch {
+			c.commit(req)
+		}
+	}
+}
+
+func (c committer) commit(req commitRequest) {
+	if req.after != nil {
+		defer req.after()
+	}
+	if req.rewind != nil {
+		c.s.rewinder.Rewind(req.rewind)
+		return
+	}
+	offsets := make(map[TopicPartition]int64, len(req.marks))
+	sent := make(map[*partition]int64, len(req.marks))
+	for p, pos := range req.marks {
+		if p.live.Load() {
+			offsets[p.tp], sent[p] = pos, pos
+		}
+	}
+	if len(offsets) == 0 || c.s.committer == nil {
+		c.s.completions.send(completion{commit: &committed{}})
+		return
+	}
+	ctx, cancel := context.WithTimeout(req.ctx, commitTimeout)
+	err := c.s.committer.Commit(ctx, offsets)
+	cancel()
+	outcome := "ok"
+	if err != nil {
+		outcome = "failed"
+		if errors.Is(err, ErrAssignmentLost) {
+			outcome = "lost"
+		}
+		for tp, off := range offsets {
+			c.s.log.Warn("commit failed", "topic", tp.Topic, "partition", tp.Partition, "offset", off, "err", err)
+		}
+		sent = nil
+	}
+	c.s.metrics.commits.WithLabelValues(outcome).Inc()
+	c.s.completions.send(completion{commit: &committed{marks: sent}})
+}
+
+// committed tells the loop what was kept.
+type committed struct {
+	marks map[*partition]int64
+}
+
+const commitTimeout = 10 * time.Second

@@ -1,0 +1,136 @@
+package streammanager
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// emission is a unit that leaves: its outputs, or its error event.
+type emission struct {
+	u       *unit
+	records []Record
+	failure *Failure
+}
+
+// emitter alone produces, in the loop's order.
+type emitter struct {
+	s      *Stream
+	single atomic.Bool // one record per request, until the culprit of a failure was found
+}
+
+func (e *emitter) run(ctx context.Context, in *mailbox[emission]) {
+	var batch []emission
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.notify:
+		}
+		batch = in.take(batch)
+		for i := range batch {
+			e.emit(ctx, batch[i])
+		}
+	}
+}
+
+func (e *emitter) emit(ctx context.Context, em emission) {
+	if !em.u.part.live.Load() {
+		e.s.completions.send(completion{acked: em.u, err: errEpochEnded})
+		return
+	}
+	if em.failure != nil {
+		e.emitError(ctx, em)
+		return
+	}
+	if e.s.sinkChecker != nil {
+		for i := range em.records {
+			if err := e.s.sinkChecker.Check(&em.records[i]); err != nil {
+				e.s.completions.send(completion{acked: em.u, err: err})
+				return
+			}
+		}
+	}
+	e.produce(ctx, e.s.sink, em.u, em.records)
+}
+
+// produce sends the records of a unit and reports once, when all were answered.
+func (e *emitter) produce(ctx context.Context, sink Sink, u *unit, records []Record) {
+	a := &acks{s: e.s, u: u}
+	a.left.Store(int32(len(records)))
+	single := e.single.Load()
+	for i := range records {
+		if !single {
+			sink.Produce(ctx, &records[i], a.done)
+			continue
+		}
+		answered := make(chan struct{})
+		sink.Produce(ctx, &records[i], func(err error) { a.done(err); close(answered) })
+		select {
+		case <-answered:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// acks gathers the answers for one unit.
+type acks struct {
+	s    *Stream
+	u    *unit
+	left atomic.Int32
+	mu   sync.Mutex // guards err
+	err  error
+}
+
+func (a *acks) done(err error) {
+	if err != nil {
+		a.mu.Lock()
+		if a.err == nil || worse(err, a.err) {
+			a.err = err
+		}
+		a.mu.Unlock()
+	}
+	if a.left.Add(-1) == 0 {
+		a.mu.Lock()
+		err := a.err
+		a.mu.Unlock()
+		a.s.completions.send(completion{acked: a.u, err: err})
+	}
+}
+
+// worse reports whether a says more about what to do than b: fatal before the sink's failure before the
+// record's own fault.
+func worse(a, b error) bool { return severity(a) > severity(b) }
+
+func severity(err error) int {
+	var fatal *event.FatalError
+	var reject *event.RejectError
+	switch {
+	case errors.As(err, &fatal):
+		return 3
+	case errors.As(err, &reject):
+		return 1
+	}
+	return 2
+}
+
+// emitError sends the error event of a unit, cut if it does not fit.
+func (e *emitter) emitError(ctx context.Context, em emission) {
+	rec, err := e.s.errorRecord(em.failure)
+	if err == nil && e.s.errorChecker != nil {
+		err = e.s.errorChecker.Check(&rec)
+		if err != nil {
+			rec, err = e.s.cutToFit(em.failure)
+		}
+	}
+	if err != nil {
+		e.s.completions.send(completion{acked: em.u, err: event.Fatal(err)})
+		return
+	}
+	e.produce(ctx, e.s.errorSink, em.u, []Record{rec})
+}
+
+var errEpochEnded = errors.New("the partition's assignment has ended")

@@ -1,0 +1,93 @@
+package streammanager
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// partition is one assignment of a partition to this stream: one epoch. A new assignment is a new
+// partition value, so that two pointers tell two epochs apart.
+type partition struct {
+	tp    TopicPartition
+	epoch int64
+	id    int // unique in the stream's life; parts the windows
+
+	live atomic.Bool // false once the epoch has ended; the loop writes it
+
+	held atomic.Bool // paused: what was fetched of it before is not admitted; the loop writes it
+
+	next int64 // the reader's: offset below which records were delivered already
+
+	// All below is the loop's.
+	tracker   tracker
+	committed int64   // last position that was committed or read from
+	units     int     // unfinished events
+	bytes     int64   // their bytes
+	queue     []*unit // of a chain without calls: what waits for the partition's task
+	busy      bool    // of a chain without calls: the partition's task runs
+	barrier   *unit   // a tombstone that everything behind it waits for
+	door      []*unit // what was read behind the barrier
+	paused    bool
+	revoking  bool
+	seen      int64 // end of the log when it last answered, -1 unknown
+	running   int   // units in calls, or called and not yet acknowledged
+}
+
+// assignment holds the live partitions, for the reader and the committer beside the loop.
+type assignment struct {
+	mu     sync.Mutex // guards all below
+	epochs int64
+	ids    int
+	parts  map[TopicPartition]*partition
+}
+
+func newAssignment() *assignment { return &assignment{parts: map[TopicPartition]*partition{}} }
+
+// add starts a new epoch of tp.
+func (a *assignment) add(tp TopicPartition, start int64) *partition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.epochs++
+	a.ids++
+	p := &partition{tp: tp, epoch: a.epochs, id: a.ids, next: start, committed: start, seen: -1, tracker: newTracker(start)}
+	p.live.Store(true)
+	return p
+}
+
+// publish lets the reader accept the records of p.
+func (a *assignment) publish(ps []*partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range ps {
+		if p.live.Load() { // it may have been taken away meanwhile
+			a.parts[p.tp] = p
+		}
+	}
+}
+
+// end finishes the epoch of p.
+func (a *assignment) end(p *partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.live.Store(false)
+	if a.parts[p.tp] == p {
+		delete(a.parts, p.tp)
+	}
+}
+
+// snapshot returns the live partitions by name into dst.
+func (a *assignment) snapshot(dst map[TopicPartition]*partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(dst)
+	for tp, p := range a.parts {
+		dst[tp] = p
+	}
+}
+
+// current returns the live epoch of tp, nil if it is not assigned.
+func (a *assignment) current(tp TopicPartition) *partition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.parts[tp]
+}

@@ -1,0 +1,272 @@
+package streammanager
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// grant is the loop's leave to read: one poll, or what is left of the last one.
+type grant struct {
+	events int
+	bytes  int64
+	alone  bool // nothing is in flight: one event may exceed bytes
+}
+
+// reading is what came of a grant.
+type reading struct {
+	items []readItem
+	needs int64 // bytes that the next record needs and the grant did not hold
+	watch map[TopicPartition]int64
+	err   error // io.EOF at the end of a bounded source
+}
+
+// readItem is one delivered offset. Without unit it is finished at once.
+type readItem struct {
+	part    *partition
+	offset  int64
+	time    int64
+	unit    *unit
+	marker  bool
+	dropped bool
+}
+
+// reader polls the source, copies what it keeps, and finds out about each event what the loop needs to
+// know. It never reads more than it was granted.
+type reader struct {
+	s     *Stream
+	rest  []Record // polled and not yet admitted; views into the source's buffers
+	owner map[TopicPartition]*partition
+	after map[TopicPartition]*partition
+	watch map[TopicPartition]int64
+	skip  map[TopicPartition]bool // partitions of which nothing more of rest is taken
+}
+
+// run answers grants until ctx ends. Polls end with pollCtx, the soft one.
+func (r *reader) run(ctx context.Context, grants <-chan grant) {
+	r.owner, r.after = map[TopicPartition]*partition{}, map[TopicPartition]*partition{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case g := <-grants:
+			got := r.answer(ctx, g)
+			select {
+			case r.s.readings <- got:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) answer(ctx context.Context, g grant) reading {
+	if len(r.rest) == 0 {
+		if err := r.poll(ctx, g.events); err != nil {
+			return reading{err: err}
+		}
+	}
+	got := r.admit(ctx, g)
+	got.watch, r.watch = r.watch, nil
+	return got
+}
+
+// poll fills rest with records of partitions that were the same assignment before and after. What came
+// in between two assignments is read again.
+func (r *reader) poll(ctx context.Context, limit int) error {
+	clear(r.skip)
+	r.s.assigned.snapshot(r.owner)
+	polled, err := r.s.source.Poll(r.s.pollCtx, limit)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, io.EOF) && errors.Is(err, context.Canceled) {
+			return nil // the loop wanted the poll to end
+		}
+		if len(polled.Records) == 0 {
+			return err
+		}
+	}
+	r.rest, r.watch = polled.Records, polled.HighWatermarks
+	return nil
+}
+
+// admit turns the polled records into units, as far as the grant reaches.
+func (r *reader) admit(ctx context.Context, g grant) reading {
+	var got reading
+	room, events := g.bytes, g.events
+	r.s.assigned.snapshot(r.after)
+	again := map[TopicPartition]int64(nil)
+	if r.skip == nil {
+		r.skip = map[TopicPartition]bool{}
+	}
+	for len(r.rest) > 0 && events > 0 {
+		rec := &r.rest[0]
+		tp := TopicPartition{rec.Topic, rec.Partition}
+		part, now := r.owner[tp], r.after[tp]
+		if part == nil || part != now || part.held.Load() || r.skip[tp] {
+			// Once one record was left out, so is all behind it: it will be read again in order.
+			r.skip[tp] = true
+			if now != nil {
+				if again == nil {
+					again = map[TopicPartition]int64{}
+				}
+				again[tp] = now.next
+			}
+			r.rest = r.rest[1:]
+			continue
+		}
+		if rec.Offset < part.next {
+			r.rest = r.rest[1:]
+			continue
+		}
+		size := recordSize(rec)
+		if size > room && !(g.alone && len(got.items) == 0) && !rec.Marker {
+			got.needs = size
+			break
+		}
+		item := r.item(ctx, part, rec)
+		part.next = rec.Offset + 1
+		got.items = append(got.items, item)
+		if item.unit != nil {
+			room -= size
+			events--
+		}
+		r.rest = r.rest[1:]
+	}
+	if again != nil && r.s.rewinder != nil {
+		r.s.rewinder.Rewind(again)
+	}
+	return got
+}
+
+func recordSize(rec *Record) int64 {
+	n := len(rec.Key) + len(rec.Value)
+	for _, h := range rec.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return int64(n)
+}
+
+// item copies one record and finds its key. An event that the filter leaves out is no unit.
+func (r *reader) item(ctx context.Context, part *partition, rec *Record) readItem {
+	it := readItem{part: part, offset: rec.Offset, time: rec.Timestamp.UnixMilli(), marker: rec.Marker}
+	if rec.Marker {
+		return it
+	}
+	ev := copyRecord(part, rec)
+	u := &unit{ev: ev, part: part, size: recordSize(rec), readAt: time.Now()}
+	keep, name, err := r.s.examine(ctx, u)
+	if err != nil {
+		u.failure = r.s.failure(u, err, name, 0, 0)
+	}
+	if !keep && err == nil {
+		it.dropped = true
+		return it
+	}
+	it.unit = u
+	return it
+}
+
+// copyRecord copies a record out of the source's buffer, in one piece.
+func copyRecord(part *partition, rec *Record) *event.Event {
+	buf := make([]byte, 0, recordSize(rec))
+	keep := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(buf)
+		buf = append(buf, b...)
+		return buf[from:len(buf):len(buf)]
+	}
+	var headers []event.Header
+	if len(rec.Headers) > 0 {
+		headers = make([]event.Header, len(rec.Headers))
+		for i, h := range rec.Headers {
+			headers[i] = event.Header{Key: h.Key, Value: keep(h.Value)}
+		}
+	}
+	pos := event.Position{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset, Epoch: part.epoch}
+	return event.New(pos, keep(rec.Key), keep(rec.Value), headers, rec.Timestamp)
+}
+
+// examine checks the value, asks the filter, and finds key and group. keep false without an error: the
+// event is dropped. name is the place that an error came from.
+func (s *Stream) examine(ctx context.Context, u *unit) (keep bool, name string, err error) {
+	if u.ev.Tombstone() {
+		return s.examineTombstone(u)
+	}
+	if s.paths != nil {
+		if err := u.ev.Check(s.paths); err != nil {
+			return true, "source", err
+		}
+	}
+	if s.filter != nil {
+		keep, err := s.guardBool(func() (bool, error) { return s.filter(ctx, u.ev) })
+		if err != nil || !keep {
+			return false, "filter", err
+		}
+	}
+	if err := s.findKey(ctx, u); err != nil {
+		if errors.Is(err, errDropped) {
+			return false, "", nil
+		}
+		return true, "partition_by", err
+	}
+	u.group = u.key
+	if s.by != nil {
+		if _, err := s.guardBool(func() (bool, error) { u.group, err = s.by(ctx, u.ev); return true, err }); err != nil {
+			return true, "window", err
+		}
+	}
+	return true, "", nil
+}
+
+func (s *Stream) examineTombstone(u *unit) (bool, string, error) {
+	switch s.cfg.Tombstones {
+	case TombstonesDrop:
+		return false, "", nil
+	case TombstonesError:
+		return true, "source", event.Rejectf(event.InvalidEvent, "the value is null; set tombstones: pass to let such events through")
+	}
+	u.pass = true
+	if s.partitionBy == nil {
+		u.key, u.loose = string(u.ev.Key()), u.ev.Key() == nil
+		u.group = u.key
+	}
+	return true, "", nil
+}
+
+var errDropped = errors.New("dropped")
+
+func (s *Stream) findKey(ctx context.Context, u *unit) error {
+	if s.partitionBy == nil {
+		u.key, u.loose = string(u.ev.Key()), u.ev.Key() == nil
+		return nil
+	}
+	var key Key
+	_, err := s.guardBool(func() (bool, error) {
+		var err error
+		key, err = s.partitionBy(ctx, u.ev)
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	if key.Drop {
+		return errDropped
+	}
+	u.key, u.loose = key.Value, key.Keyless
+	return nil
+}
+
+// guardBool turns a panic of a user's function into the event's error.
+func (s *Stream) guardBool(fn func() (bool, error)) (yes bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = event.Rejectf(event.Panic, "panic: %v", p)
+		}
+	}()
+	return fn()
+}

@@ -1,0 +1,91 @@
+package streammanager
+
+import (
+	"fmt"
+	"time"
+)
+
+// rewinding takes the stream back to its committed offsets after a failure of the sink: every epoch ends,
+// what is under way is answered and ignored, and after a wait the same partitions begin a new epoch.
+type rewinding struct {
+	active  bool
+	at      time.Time // when the new epochs begin
+	offsets map[TopicPartition]int64
+	tries   int // failures without much success between them
+	good    int // successes since the last one
+}
+
+// goodAgain is how many acknowledged events end the memory of earlier failures.
+const goodAgain = 1000
+
+func (r *rewinding) due(l *loop) time.Time {
+	if !r.active || l.leaving > 0 {
+		return time.Time{}
+	}
+	return r.at
+}
+
+// forget leaves a partition out that was taken away meanwhile.
+func (r *rewinding) forget(tp TopicPartition) { delete(r.offsets, tp) }
+
+func (r *rewinding) progress(l *loop) {
+	if r.tries == 0 {
+		return
+	}
+	if r.good++; r.good >= goodAgain {
+		r.tries, r.good = 0, 0
+		l.s.single(false)
+	}
+}
+
+// sinkFailed stops the dispatch and goes back, or ends the stream where the source cannot.
+func (l *loop) sinkFailed(err error) {
+	if l.failure != nil || l.rewind.active {
+		return
+	}
+	if l.s.rewinder == nil {
+		l.fail(fmt.Errorf("writing to the sink: %w", err))
+		return
+	}
+	if l.mode == draining {
+		l.until = l.now // what is not written stays uncommitted
+		return
+	}
+	r := &l.rewind
+	r.tries++
+	r.good = 0
+	wait := min(time.Minute, 100*time.Millisecond<<min(r.tries, 12))
+	l.s.log.Error("sink failed: going back to the committed offsets", "err", err, "again_in", wait)
+	l.s.setTrouble(fmt.Errorf("sink failed: %w", err))
+	l.s.metrics.rewinds.Inc()
+	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]int64{}, tries: r.tries}
+	l.s.single(r.tries > 1)
+	for p := range l.parts {
+		if p.revoking {
+			continue
+		}
+		r.offsets[p.tp] = p.tracker.position()
+		l.endEpoch(p)
+	}
+}
+
+// settleRewind begins the new epochs when everything sent was answered and the wait is over.
+func (l *loop) settleRewind() {
+	r := &l.rewind
+	if !r.active || l.leaving > 0 || l.now.Before(r.at) || l.mode != working {
+		return
+	}
+	r.active = false
+	l.s.setTrouble(nil)
+	if len(r.offsets) == 0 {
+		return
+	}
+	var parts []*partition
+	for tp, offset := range r.offsets {
+		p := l.s.assigned.add(tp, offset)
+		l.parts[p] = struct{}{}
+		parts = append(parts, p)
+	}
+	l.s.commits.send(commitRequest{rewind: r.offsets, ctx: l.s.hardCtx, after: func() { l.s.assigned.publish(parts) }})
+	r.offsets = nil
+}

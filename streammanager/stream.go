@@ -1,0 +1,283 @@
+package streammanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/alitto/pond/v2"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/window"
+)
+
+// step is a Step with what was found out about it once.
+type step struct {
+	Step
+	readOnly bool
+}
+
+// Stream is a built stream. It runs once.
+type Stream struct {
+	cfg         Config
+	log         *slog.Logger
+	source      Source
+	sink        Sink
+	errorSink   Sink
+	errorFormat ErrorFormat
+	filter      func(ctx context.Context, ev *event.Event) (bool, error)
+	partitionBy func(ctx context.Context, ev *event.Event) (Key, error)
+	by          func(ctx context.Context, ev *event.Event) (string, error)
+	window      window.Config
+	steps       []step
+	paths       *event.Paths
+	inline      bool // a chain without calls
+
+	// Abilities of the ends; nil where they lack them.
+	committer     Committer
+	rewinder      Rewinder
+	pauser        Pauser
+	preparer      Preparer
+	sinkChecker   Checker
+	errorPreparer Preparer
+	errorChecker  Checker
+
+	metrics     *metrics
+	assigned    *assignment
+	control     *mailbox[func(*loop)]
+	completions *mailbox[completion]
+	emissions   *mailbox[emission]
+	commits     *mailbox[commitRequest]
+	grants      chan grant
+	readings    chan reading
+	stopped     chan struct{} // closed when the loop has ended
+	emitter     *emitter
+	pool        pond.Pool
+	tasks       sync.WaitGroup // calls on the pool
+	started     time.Time
+
+	// hardCtx ends when everything must end; callCtx when calls must; pollCtx when the polling ends.
+	hardCtx, callCtx, pollCtx context.Context
+	interruptPoll             context.CancelFunc
+	twoPartitions             atomic.Bool
+
+	mu      sync.Mutex // guards status and trouble
+	status  Status
+	trouble error
+}
+
+// Run carries events until ctx ends, the source ends, or something fails for good. When ctx ends it
+// drains within ShutdownTimeout and returns nil; what is unfinished then stays uncommitted.
+func (s *Stream) Run(ctx context.Context) error {
+	hard, cancelHard := context.WithCancel(event.WithPipeline(context.WithoutCancel(ctx), s.cfg.Name))
+	defer cancelHard()
+	calls, cancelCalls := context.WithCancel(hard)
+	defer cancelCalls()
+	s.hardCtx, s.callCtx = hard, calls
+	s.pollCtx, s.interruptPoll = context.WithCancel(hard)
+	defer s.interruptPoll()
+	s.started = time.Now()
+	// The pool's own Stop runs on a pool that all pools of the process share; its workers end by
+	// themselves when they are idle, so that waiting for our tasks is enough.
+	poolCtx, cancelPool := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelPool()
+	s.pool = pond.NewPool(s.cfg.Workers, pond.WithQueueSize(2*s.cfg.Workers+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
+
+	if err := s.open(hard); err != nil {
+		return err
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() { (&reader{s: s}).run(hard, s.grants) })
+	emitCtx, cancelEmit := context.WithCancel(hard)
+	defer cancelEmit()
+	parts.Go(func() { s.emitter.run(emitCtx, s.emissions) })
+	parts.Go(func() { committer{s}.run(hard, s.commits) })
+
+	l, err := newLoop(s)
+	if err == nil {
+		err = s.source.Open(hard, s)
+	}
+	if err == nil {
+		err = l.run(ctx)
+	}
+	close(s.stopped)
+	s.interruptPoll()
+	cancelCalls()
+	cancelEmit()
+	last, cancel := context.WithTimeout(hard, lastTimeout)
+	defer cancel()
+	err = errors.Join(err, s.close(last, l))
+	cancelHard()
+	parts.Wait()
+	s.awaitCalls()
+	return err
+}
+
+// lastTimeout bounds the last flush and commit after a drain.
+const lastTimeout = 5 * time.Second
+
+// open starts both sinks.
+func (s *Stream) open(ctx context.Context) error {
+	if err := s.sink.Open(ctx); err != nil {
+		return fmt.Errorf("opening the sink: %w", err)
+	}
+	if s.errorSink != nil {
+		if err := s.errorSink.Open(ctx); err != nil {
+			return fmt.Errorf("opening the error sink: %w", err)
+		}
+	}
+	return nil
+}
+
+// close commits what is finished, leaves the source and closes the sinks.
+func (s *Stream) close(ctx context.Context, l *loop) error {
+	if l != nil && s.committer != nil {
+		marks := map[*partition]int64{}
+		for p := range l.parts {
+			if pos := p.tracker.position(); pos > p.committed {
+				marks[p] = pos
+			}
+		}
+		committer{s}.commit(commitRequest{marks: marks, ctx: ctx})
+	}
+	s.source.Close()
+	var errs []error
+	if err := s.sink.Close(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("closing the sink: %w", err))
+	}
+	if s.errorSink != nil && s.errorSink != s.sink {
+		if err := s.errorSink.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing the error sink: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// awaitCalls waits for the workers, save for calls that do not return.
+func (s *Stream) awaitCalls() {
+	ended := make(chan struct{})
+	go func() { s.tasks.Wait(); close(ended) }()
+	limit := time.NewTimer(grace)
+	defer limit.Stop()
+	select {
+	case <-ended:
+	case <-limit.C:
+		s.log.Warn("calls that do not return were left behind")
+	}
+}
+
+// submit hands a task to the pool; it never waits.
+func (s *Stream) submit(task func()) bool {
+	s.tasks.Add(1)
+	err := s.pool.Go(func() {
+		defer s.tasks.Done()
+		task()
+	})
+	if err != nil {
+		s.tasks.Done()
+	}
+	return err == nil
+}
+
+func (s *Stream) resize(n int) { s.pool.Resize(n) }
+
+func (s *Stream) single(on bool) {
+	s.emitter.single.Store(on)
+	for _, sink := range []Sink{s.sink, s.errorSink} {
+		if one, ok := sink.(Single); ok {
+			one.Single(on)
+		}
+	}
+}
+
+func (s *Stream) setTrouble(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = err
+}
+
+func (s *Stream) warnTwoPartitions(a, b *unit) {
+	if s.twoPartitions.CompareAndSwap(false, true) {
+		s.log.Warn("one key on two partitions: its order holds only within this worker, and only as read",
+			"first", where(a.ev.Position()), "second", where(b.ev.Position()))
+	}
+}
+
+// Status tells how the stream does. It may be called at any time from any goroutine.
+func (s *Stream) Status() Status {
+	s.mu.Lock()
+	st, trouble := s.status, s.trouble
+	st.ErrorsByType = maps.Clone(st.ErrorsByType)
+	s.mu.Unlock()
+	st.Ready = trouble
+	for _, part := range []struct {
+		name string
+		v    any
+	}{{"source", s.source}, {"sink", s.sink}, {"error sink", s.errorSink}} {
+		if h, ok := part.v.(Health); ok && st.Ready == nil {
+			if err := h.Health(); err != nil {
+				st.Ready = fmt.Errorf("%s: %w", part.name, err)
+			}
+		}
+	}
+	return st
+}
+
+// Status is a picture of a stream.
+type Status struct {
+	// Ready is nil, or says in words why the stream is not ready: not joined yet, a sink that does not
+	// answer, …
+	Ready error
+	// Counts since the start.
+	Read, Emitted, Dropped, Errors, Outputs int64
+	ErrorsByType                            map[event.Type]int64
+	InFlightEvents                          int
+	InFlightBytes                           int64
+}
+
+// publish brings gauges and status up to date, at the end of a turn of the loop.
+func (s *Stream) publish(l *loop) {
+	m := s.metrics
+	m.windows.Set(float64(l.windows.OpenWindows()))
+	m.lanes.Set(float64(l.windows.Lanes()))
+	m.inFlight.Set(float64(l.events))
+	m.inFlightBytes.Set(float64(l.bytes))
+	m.workers.Set(float64(s.cfg.Workers))
+	m.busy.Set(float64(l.busy))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	byType := s.status.ErrorsByType
+	if byType == nil {
+		byType = map[event.Type]int64{}
+	}
+	if m.counts.Errors != s.status.Errors {
+		maps.Copy(byType, m.counts.ErrorsByType)
+	}
+	s.status = m.counts
+	s.status.ErrorsByType = byType
+	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes
+}
+
+// observeLag sets the gauges of how far behind the stream is.
+func (l *loop) observeLag() {
+	oldest := 0.0
+	for p := range l.parts {
+		if p.seen >= 0 {
+			l.s.metrics.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition)).Set(float64(max(0, p.seen-p.tracker.position())))
+		}
+		if ms, ok := p.tracker.oldest(); ok {
+			oldest = max(oldest, l.now.Sub(time.UnixMilli(ms)).Seconds())
+		}
+	}
+	l.s.metrics.lagSec.Set(oldest)
+}
+
+func itoa(n int32) string { return strconv.Itoa(int(n)) }
+
+var _ Assignments = (*Stream)(nil)

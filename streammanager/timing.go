@@ -1,0 +1,137 @@
+package streammanager
+
+import (
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// expire does what is due: windows whose time is up, tries that waited, calls that hang.
+func (l *loop) expire() {
+	l.windows.Expire(l.now)
+	for t := l.timers.due(l.now); t != nil; t = l.timers.due(l.now) {
+		if t.call != nil {
+			l.look(t)
+			continue
+		}
+		l.retry(t.flows)
+	}
+}
+
+// retry queues flows whose wait is over: those of a BatchFunc together, others each alone.
+func (l *loop) retry(fs []*flow) {
+	var group []*flow
+	for _, f := range fs {
+		if f.state != flowWaiting {
+			continue
+		}
+		f.state = flowReady
+		f.u.ks.b.active++
+		if f.step < len(l.s.steps) && l.s.steps[f.step].Batch != nil {
+			group = append(group, f)
+			continue
+		}
+		l.again.push([]*flow{f})
+	}
+	if len(group) > 0 {
+		l.again.push(group)
+	}
+}
+
+// look abandons a call that runs on past its deadline and the grace time; Go cannot stop it.
+func (l *loop) look(t *timer) {
+	c := t.call
+	if c.returned || c.abandoned {
+		return
+	}
+	deadline := time.Duration(c.deadline.Load())
+	at := l.s.started.Add(deadline)
+	if deadline == 0 || at.After(l.now) {
+		// The worker is in a later step, or between two.
+		t.at = at
+		if deadline == 0 {
+			t.at = l.now.Add(grace)
+		}
+		l.timers.add(t)
+		return
+	}
+	c.abandoned = true
+	c.cancel()
+	l.hung++
+	l.s.metrics.abandoned.Inc()
+	l.s.resize(l.limitOfWorkers())
+	st := l.s.steps[c.at.Load()]
+	l.s.log.Error("call abandoned: it did not return after its deadline", "function", st.Name, "timeout", st.Timeout)
+	b := c.flows[0].u.ks.b
+	b.active -= len(c.flows)
+	for _, f := range c.flows {
+		u := f.u
+		u.calls--
+		if u.failure == nil && u.part.live.Load() && u.state == unitRunning {
+			tries := 0
+			if f.attempts != nil {
+				tries = f.attempts.Number()
+			}
+			u.failure = l.s.failure(u, event.Rejectf(event.Timeout, "function %q did not return within %v and was abandoned", st.Name, st.Timeout), st.Name, max(1, tries), 0)
+		}
+		l.giveUp(f)
+	}
+	l.settleBatch(b)
+	if l.hung >= l.s.cfg.Workers {
+		l.fail(errAllAbandoned)
+	}
+}
+
+// commit sends the positions that have moved.
+func (l *loop) commit() {
+	if l.committal || !l.dirty {
+		return
+	}
+	l.dirty = false
+	marks := map[*partition]int64{}
+	for p := range l.parts {
+		if pos := p.tracker.position(); pos > p.committed && !p.revoking {
+			marks[p] = pos
+		}
+	}
+	if len(marks) == 0 {
+		return
+	}
+	l.committal = true
+	l.dirty = true // until the answer says that it was kept
+	l.s.commits.send(commitRequest{marks: marks, ctx: l.s.hardCtx})
+}
+
+// drain ends the polling. What is open is finished; what is left after the time becomes unfinished.
+// Zero means no limit.
+func (l *loop) drain(limit time.Duration) {
+	if limit > 0 {
+		l.until = l.now.Add(limit - min(limit/5, 3*time.Second))
+		l.purgeWaitsPast()
+	}
+	if l.mode == working {
+		l.mode = draining
+		l.s.interruptPoll()
+	}
+}
+
+func (l *loop) purgeWaitsPast() {
+	late := map[*flow]bool{}
+	for _, t := range l.timers {
+		if t.at.After(l.until) {
+			for _, f := range t.flows {
+				late[f] = true
+			}
+		}
+	}
+	if len(late) > 0 {
+		l.purgeWaits(func(f *flow) bool { return late[f] })
+	}
+}
+
+// settleDrain leaves the loop when everything has its outcome or the time is up.
+func (l *loop) settleDrain() {
+	if l.events == 0 || !l.until.IsZero() && !l.now.Before(l.until) {
+		l.mode = ended
+	}
+}

@@ -1,0 +1,218 @@
+package streammanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// worker runs calls on the pool. It owns nothing that changes: all it finds out goes into the call's
+// results, which the loop reads after the call was sent back.
+type worker struct {
+	s *Stream
+}
+
+// run carries out c and sends it back, also when the function panics or ends its goroutine.
+func (w worker) run(c *call) {
+	finished := false
+	defer func() {
+		if finished {
+			return
+		}
+		w.s.log.Error("function panicked", "function", w.stepName(int(c.at.Load())), "panic", fmt.Sprint(recover()), "stack", string(debug.Stack()))
+		err := event.Rejectf(event.Panic, "function %q panicked", w.stepName(int(c.at.Load())))
+		for i := range c.results {
+			if c.batchStep || !c.results[i].done() {
+				c.results[i] = result{step: int(c.at.Load()), err: err}
+			}
+		}
+		w.s.completions.send(completion{call: c})
+	}()
+	switch {
+	case c.batchStep:
+		w.runBatch(c)
+	default:
+		for i, f := range c.flows {
+			w.runFlow(c, f.ev, f.step, f.attempts, &c.results[i])
+			if c.ctx.Err() != nil && c.inline != nil {
+				break
+			}
+		}
+	}
+	finished = true
+	w.s.completions.send(completion{call: c})
+}
+
+func (r *result) done() bool { return r.ended || r.err != nil || r.events != nil || r.ev != nil }
+
+func (w worker) stepName(i int) string {
+	if i >= len(w.s.steps) {
+		return "sink"
+	}
+	return w.s.steps[i].Name
+}
+
+// runFlow carries one event through the chain from step on, as far as needs no wait.
+func (w worker) runFlow(c *call, ev *event.Event, step int, tries *event.Attempts, r *result) {
+	for ; step < len(w.s.steps); step++ {
+		st := &w.s.steps[step]
+		c.at.Store(int32(step))
+		if st.When != nil {
+			yes, err := st.When(c.ctx, ev)
+			if err != nil {
+				*r = result{step: step, ev: ev, err: err, tries: tries}
+				return
+			}
+			if !yes {
+				tries = nil
+				continue
+			}
+		}
+		if st.Batch != nil {
+			*r = result{step: step, ev: ev, tries: tries}
+			return
+		}
+		if tries == nil {
+			tries = event.NewAttempts(time.Now())
+		}
+		out, err := w.call(c, st, event.WithAttempts(handOut(st.readOnly, ev), tries))
+		if err != nil {
+			*r = result{step: step, ev: ev, err: err, tries: tries}
+			return
+		}
+		tries = nil
+		switch {
+		case len(out) == 0:
+			*r = result{step: step, ended: true}
+			return
+		case len(out) > 1 && c.inline != nil:
+			w.fanOut(c, out, step+1, r)
+			return
+		case len(out) > 1:
+			*r = result{step: step + 1, events: out}
+			return
+		}
+		ev = out[0]
+	}
+	w.prepare(c, ev, r)
+}
+
+// fanOut carries derived events of a chain without calls to its end, one after the other.
+func (w worker) fanOut(c *call, evs []*event.Event, step int, r *result) {
+	var records []Record
+	for _, ev := range evs {
+		var one result
+		w.runFlow(c, ev, step, nil, &one)
+		if one.err != nil {
+			*r = one
+			return
+		}
+		records = append(records, one.records...)
+	}
+	*r = result{step: len(w.s.steps), ended: true, records: records}
+}
+
+// handOut gives a function an event of its own.
+func handOut(readOnly bool, ev *event.Event) *event.Event {
+	if readOnly {
+		return ev.Share()
+	}
+	return ev.Clone()
+}
+
+func (w worker) call(c *call, st *step, ev *event.Event) ([]*event.Event, error) {
+	ctx, cancel := w.limit(c, st)
+	defer cancel()
+	out, err := st.Func.Process(ctx, ev)
+	if err != nil {
+		return nil, w.deadlineError(c, ctx, st, err)
+	}
+	for _, o := range out {
+		if o == nil {
+			return nil, event.Rejectf(event.Function, "function %q returned a nil event", st.Name)
+		}
+	}
+	return out, nil
+}
+
+// limit bounds one call of st and tells the loop when to look whether it hangs.
+func (w worker) limit(c *call, st *step) (context.Context, context.CancelFunc) {
+	if st.Timeout <= 0 {
+		c.deadline.Store(0)
+		return c.ctx, func() {}
+	}
+	c.deadline.Store(int64(time.Since(w.s.started) + st.Timeout + grace))
+	return context.WithTimeout(c.ctx, st.Timeout)
+}
+
+// deadlineError turns the end of the call's own deadline into its outcome. Whether the stream ended the
+// call is for the loop to say.
+func (w worker) deadlineError(c *call, ctx context.Context, st *step, err error) error {
+	if ctx.Err() == nil || c.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var r *event.RejectError
+	if errors.As(err, &r) {
+		return err
+	}
+	return event.Reject(event.Timeout, fmt.Errorf("function %q did not return within %v: %w", st.Name, st.Timeout, err))
+}
+
+// runBatch calls a BatchFunc with all events of the call.
+func (w worker) runBatch(c *call) {
+	i := c.flows[0].step
+	st := &w.s.steps[i]
+	c.at.Store(int32(i))
+	evs := make([]*event.Event, len(c.flows))
+	for n, f := range c.flows {
+		evs[n] = event.WithAttempts(handOut(st.readOnly, f.ev), f.attempts)
+	}
+	ctx, cancel := w.limit(c, st)
+	defer cancel()
+	got := st.Batch.ProcessBatch(ctx, evs)
+	c.deadline.Store(0)
+	if len(got) != len(evs) {
+		err := event.Rejectf(event.Function, "function %q returned %d results for %d events", st.Name, len(got), len(evs))
+		got = make([]event.Result, len(evs))
+		for n := range got {
+			got[n].Err = err
+		}
+	}
+	for n, f := range c.flows {
+		r := &c.results[n]
+		switch {
+		case got[n].Err != nil:
+			*r = result{step: i, ev: f.ev, err: w.deadlineError(c, ctx, st, got[n].Err), tries: f.attempts}
+		case len(got[n].Events) == 0:
+			*r = result{step: i, ended: true}
+		case i+1 == len(w.s.steps) && len(got[n].Events) == 1:
+			w.prepare(c, got[n].Events[0], r)
+		default:
+			*r = result{step: i + 1, events: got[n].Events}
+		}
+	}
+}
+
+// prepare makes the record of an event that has passed the chain.
+func (w worker) prepare(c *call, ev *event.Event, r *result) {
+	c.at.Store(int32(len(w.s.steps)))
+	c.deadline.Store(0)
+	if w.s.preparer == nil {
+		*r = result{step: len(w.s.steps), ended: true, records: []Record{recordOf(ev)}}
+		return
+	}
+	rec, err := w.s.preparer.Prepare(ev)
+	if err != nil {
+		*r = result{step: len(w.s.steps), ev: ev, err: err}
+		return
+	}
+	*r = result{step: len(w.s.steps), ended: true, records: []Record{rec}}
+}
+
+func recordOf(ev *event.Event) Record {
+	return Record{Key: ev.Key(), Value: ev.Value(), Headers: ev.Headers(), Timestamp: ev.Timestamp()}
+}
