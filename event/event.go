@@ -108,6 +108,7 @@ func (e *Event) Clone() *Event {
 // other; writing into the bytes would, so it is for callers that only use Event's methods.
 func (e *Event) Share() *Event {
 	c := *e
+	c.doc = e.doc.share()
 	return &c
 }
 
