@@ -1,0 +1,128 @@
+package asynchttp
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+const (
+	excerptBytes = 200       // of a failed answer, in the message
+	drainBytes   = 256 << 10 // read of an answer that is not used, so that its connection is
+)
+
+// errTooLarge says that an answer is over max_response.
+var errTooLarge = errors.New("answer too large")
+
+// read reads a whole body of at most limit bytes and closes it. The limit counts decompressed bytes.
+func read(resp *http.Response, limit int64) ([]byte, error) {
+	defer drain(resp.Body)
+	if resp.ContentLength > limit && !resp.Uncompressed {
+		return nil, errTooLarge
+	}
+	var b bytes.Buffer
+	if n := resp.ContentLength; n > 0 {
+		b.Grow(int(min(n, 1<<20)) + bytes.MinRead)
+	}
+	n, err := io.Copy(&b, io.LimitReader(resp.Body, limit))
+	if err != nil {
+		return nil, err
+	}
+	if n == limit {
+		// Whether there is more shows in one byte beyond the limit.
+		if m, err := io.ReadFull(resp.Body, make([]byte, 1)); m > 0 {
+			return nil, errTooLarge
+		} else if err != io.EOF {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// readExcerpt reads the beginning of a body for a message and closes it.
+func readExcerpt(resp *http.Response) string {
+	if resp.StatusCode < 200 { // switching protocols: the body is the bare connection, without an end
+		_ = resp.Body.Close()
+		return ""
+	}
+	defer drain(resp.Body)
+	b := make([]byte, excerptBytes+utf8.UTFMax)
+	n, _ := io.ReadFull(resp.Body, b) // a body that breaks off is shown as far as it came
+	return excerpt(b[:n])
+}
+
+// excerpt cuts b to a short text that is valid UTF-8.
+func excerpt(b []byte) string {
+	s := strings.ToValidUTF8(string(b), "\uFFFD")
+	for len(s) > excerptBytes {
+		_, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+	}
+	return strings.TrimSpace(s)
+}
+
+// drain reads what is left, within bounds, and closes: else the connection could not be used again.
+func drain(body io.ReadCloser) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes)) // only the connection is lost
+	_ = body.Close()                                             // nothing more is read from it
+}
+
+// badCoding reports whether err says that the body's compression is broken: a broken answer, not a
+// broken connection.
+func badCoding(err error) bool {
+	var corrupt flate.CorruptInputError
+	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt)
+}
+
+// readAs gives the answer as JSON text.
+func readAs(as string, h http.Header, body []byte) ([]byte, error) {
+	if as == "base64" {
+		if len(body) == 0 {
+			return nil, event.Rejectf(event.EmptyResponse, "the answer is empty")
+		}
+		out := append(make([]byte, 0, base64.StdEncoding.EncodedLen(len(body))+2), '"')
+		return append(base64.StdEncoding.AppendEncode(out, body), '"'), nil
+	}
+	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
+	if as == "text" {
+		return readText(h, body)
+	}
+	body = bytes.TrimSpace(body)
+	if len(body) == 0 {
+		return nil, event.Rejectf(event.EmptyResponse, "the answer is empty")
+	}
+	if err := event.Valid(body); err != nil {
+		return nil, event.Rejectf(event.InvalidResponse, "the answer is not JSON: %w: %q", err, excerpt(body[:min(len(body), excerptBytes)]))
+	}
+	return body, nil
+}
+
+// readText gives text as a JSON string. Latin-1 is converted; anything else must be UTF-8.
+func readText(h http.Header, body []byte) ([]byte, error) {
+	if len(body) == 0 {
+		return nil, event.Rejectf(event.EmptyResponse, "the answer is empty")
+	}
+	_, params, _ := mime.ParseMediaType(h.Get("Content-Type")) // a broken header names no charset
+	charset := strings.ToLower(params["charset"])
+	if charset == "iso-8859-1" || charset == "latin1" {
+		latin := make([]rune, len(body))
+		for i, c := range body {
+			latin[i] = rune(c)
+		}
+		return event.AppendString(nil, string(latin)), nil
+	}
+	if !utf8.Valid(body) {
+		return nil, event.Reject(event.InvalidResponse, fmt.Errorf("the answer is not UTF-8 (charset %q): read it with as: base64", charset))
+	}
+	return event.AppendString(make([]byte, 0, len(body)+len(body)/8+2), string(body)), nil
+}

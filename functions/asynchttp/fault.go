@@ -1,0 +1,73 @@
+package asynchttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// cancelBody ends the context of a try when its body is closed.
+type cancelBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (b *cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// cause takes the URL off an error of http.Client: its query may hold credentials.
+func cause(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// badCertificate reports whether the server's certificate was refused. No retry heals that.
+func badCertificate(err error) bool {
+	var (
+		verification *tls.CertificateVerificationError
+		authority    x509.UnknownAuthorityError
+		name         x509.HostnameError
+		invalid      x509.CertificateInvalidError
+	)
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid)
+}
+
+// what names the request without its query, which may hold credentials.
+func (c *call) what() string {
+	return fmt.Sprintf("%s %s%s", c.f.o.Method, c.req.url.Host, c.req.url.EscapedPath())
+}
+
+// fail makes an error event of what became of the last try.
+func (c *call) fail(kind event.Type, err error) error {
+	return event.Reject(kind, fmt.Errorf("%s: %w", c.what(), err), event.Status(c.got.status))
+}
+
+// reject makes an error event of an answer that is of no use.
+func (c *call) reject(err error) error {
+	if c.parent.Err() != nil {
+		return c.parent.Err()
+	}
+	r := event.AsReject(err)
+	return c.fail(r.Type, r.Err)
+}
+
+// within adds where to the message of err and leaves its kind as it is.
+func within(err error, where string) error {
+	var r *event.RejectError
+	if !errors.As(err, &r) {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return event.Reject(r.Type, fmt.Errorf("%s: %w", where, r.Err), event.Status(r.Status))
+}

@@ -1,0 +1,218 @@
+package asynchttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/functions"
+)
+
+// Options are the keys of the http function in a pipeline file.
+type Options struct {
+	URL          functions.Template            `yaml:"url" doc:"what to call; each value is escaped by its place" required:"true"`
+	Method       string                        `yaml:"method" doc:"the request's method" default:"GET" enum:"GET|POST|PUT|PATCH|DELETE"`
+	Headers      map[string]functions.Template `yaml:"headers" doc:"request headers"`
+	Body         functions.Expr                `yaml:"body" doc:"jq that gives the request's body: text goes as it is, anything else as JSON"`
+	AllowHosts   []string                      `yaml:"allow_hosts" doc:"hosts that may be called beside the one that url names: name, *.name for its subdomains, name:port; required where the host comes from the event"`
+	Select       functions.Expr                `yaml:"select" doc:"jq that picks the part of the answer that is used; left out: the whole answer; nothing there: not_found"`
+	Into         Into                          `yaml:"into" doc:"where the answer goes: a path, or a map of paths to jq of the answer" required:"true"`
+	As           string                        `yaml:"as" doc:"how the answer is read" default:"json" enum:"json|text|base64"`
+	Timeout      functions.Duration            `yaml:"timeout" doc:"bound of one attempt, its answer included" default:"10s"`
+	TotalTimeout functions.Duration            `yaml:"total_timeout" doc:"bound of the attempts of one event and the waits between them; 0: none" default:"60s"`
+	MaxResponse  functions.Size                `yaml:"max_response" doc:"bound of an answer after decompression; a larger one is an error" default:"64MiB"`
+	Idempotent   bool                          `yaml:"idempotent" doc:"a POST or PATCH may be sent again although it may have been carried out" default:"false"`
+	Retry        RetryOptions                  `yaml:"retry" doc:"when a failed attempt is made again"`
+}
+
+// RetryOptions say when a failed attempt is made again.
+type RetryOptions struct {
+	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout" default:"5"`
+	Initial       functions.Duration `yaml:"initial" doc:"upper bound of the first random wait; it doubles with each attempt" default:"200ms"`
+	Max           functions.Duration `yaml:"max" doc:"largest bound of a random wait" default:"10s"`
+	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given" default:"60s"`
+}
+
+// Into says where an answer goes.
+type Into struct{ Targets []Target }
+
+// Target is one place that is set. Without Value the whole answer goes there.
+type Target struct {
+	Path  functions.Path
+	Value functions.Expr
+}
+
+// IsZero reports whether the option was left out.
+func (i Into) IsZero() bool { return len(i.Targets) == 0 }
+
+// UnmarshalYAML reads PATH, or {PATH: jq of the answer}.
+func (i *Into) UnmarshalYAML(n *yaml.Node) error {
+	i.Targets = nil
+	switch n.Kind {
+	case yaml.ScalarNode:
+		var t Target
+		if err := t.Path.UnmarshalText([]byte(n.Value)); err != nil {
+			return err
+		}
+		i.Targets = []Target{t}
+		return nil
+	case yaml.MappingNode:
+	default:
+		return errors.New("want a path such as .page.content, or a map of paths to jq of the answer")
+	}
+	seen := map[string]bool{}
+	for k := 0; k+1 < len(n.Content); k += 2 {
+		key, value := n.Content[k], n.Content[k+1]
+		if key.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode {
+			return fmt.Errorf("line %d: want a path and jq of the answer", key.Line)
+		}
+		var t Target
+		if err := t.Path.UnmarshalText([]byte(key.Value)); err != nil {
+			return fmt.Errorf("line %d: %w", key.Line, err)
+		}
+		if err := t.Value.UnmarshalText([]byte(value.Value)); err != nil {
+			return fmt.Errorf("%s: %w", key.Value, err)
+		}
+		if seen[t.Path.Path.String()] {
+			return fmt.Errorf("line %d: %s is set twice", key.Line, key.Value)
+		}
+		seen[t.Path.Path.String()] = true
+		i.Targets = append(i.Targets, t)
+	}
+	if i.IsZero() {
+		return errors.New("the map is empty: write at least one path")
+	}
+	return nil
+}
+
+var _ functions.Validator = Options{}
+
+// Validate returns what is wrong beyond single keys, each an *functions.OptionError.
+func (o Options) Validate() error {
+	var errs []error
+	wrong := func(option, format string, args ...any) {
+		errs = append(errs, &functions.OptionError{Option: option, Err: fmt.Errorf(format, args...)})
+	}
+	o.checkURL(wrong)
+	for name := range o.Headers {
+		if err := checkHeaderName(name); err != nil {
+			wrong("headers", "%w", err)
+		}
+	}
+	if o.Into.IsZero() {
+		wrong("into", "say where the answer goes, such as .page.content")
+	}
+	if o.Timeout <= 0 {
+		wrong("timeout", "an attempt needs a bound: write a duration above 0")
+	}
+	if o.MaxResponse <= 0 {
+		wrong("max_response", "an answer needs a bound: write a size above 0")
+	}
+	r := o.Retry
+	if r.Attempts < 0 {
+		wrong("retry.attempts", "%d is negative: 0 means until total_timeout", r.Attempts)
+	}
+	if r.Initial <= 0 {
+		wrong("retry.initial", "without a wait all attempts would be made at once: write a duration above 0")
+	}
+	if r.Max < r.Initial {
+		wrong("retry.max", "%v is less than initial %v", r.Max, r.Initial)
+	}
+	if r.RetryAfterMax <= 0 {
+		wrong("retry.retry_after_max", "write a duration above 0")
+	}
+	return errors.Join(errs...)
+}
+
+// webScheme is the beginning of a URL, also of one that is written as a jq string.
+var webScheme = regexp.MustCompile(`(?i)^\s*(@[a-z0-9]+\s*)?"?https?://`)
+
+func (o Options) checkURL(wrong func(option, format string, args ...any)) {
+	if o.URL.IsZero() {
+		wrong("url", "say what to call")
+		return
+	}
+	if err := o.URL.CheckURL(); err != nil {
+		wrong("url", "%w", err)
+		return
+	}
+	if !webScheme.MatchString(o.URL.String()) {
+		wrong("url", "want a URL that begins with https:// or http://")
+	}
+	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 {
+		wrong("allow_hosts", "the host of url comes from the event: name the hosts that may be called")
+	}
+	for _, text := range o.AllowHosts {
+		if _, err := parsePattern(text); err != nil {
+			wrong("allow_hosts", "%w", err)
+		}
+	}
+}
+
+// ownHeaders belong to the connection, not to the user.
+var ownHeaders = map[string]string{
+	"Host":              "the host comes from url",
+	"Accept-Encoding":   "answers are decompressed for you",
+	"Connection":        "it belongs to the connection pool",
+	"Content-Length":    "it is found from body",
+	"Transfer-Encoding": "it is found from body",
+	"Te":                "it belongs to the connection pool",
+	"Trailer":           "it belongs to the connection pool",
+	"Upgrade":           "it belongs to the connection pool",
+}
+
+func checkHeaderName(name string) error {
+	if why, own := ownHeaders[textproto.CanonicalMIMEHeaderKey(name)]; own {
+		return fmt.Errorf("%s cannot be set: %s", name, why)
+	}
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return fmt.Errorf("%q is no header name", name)
+		}
+	}
+	if name == "" {
+		return errors.New("a header needs a name")
+	}
+	return nil
+}
+
+// Spec describes the function for the registry.
+func Spec() functions.Spec {
+	return functions.New("http", "calls an HTTP API and puts its answer into the event",
+		func(env functions.Env, o Options) (event.Func, error) { return New(env, o) })
+}
+
+// New makes the function. It shares the connections and holds of env.HTTP where that comes from a
+// Client of this package.
+func New(env functions.Env, o Options) (*Func, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	p := poolOf(env.HTTP, ClientConfig{Workers: env.Workers, Metrics: env.Metrics})
+	f := &Func{
+		o: o, pool: p, meters: p.metrics.of(env.Name),
+		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout),
+		// A method that changes nothing by being repeated may always be sent again.
+		repeatable: o.Idempotent || o.Method != http.MethodPost && o.Method != http.MethodPatch,
+	}
+	if host, fixed := o.URL.HostIsFixed(); fixed {
+		// A literal host is allowed by itself, with just its port.
+		name, port := splitHost(host)
+		f.allow = append(f.allow, pattern{name: name, port: port})
+	}
+	for _, text := range o.AllowHosts {
+		one, err := parsePattern(text)
+		if err != nil {
+			return nil, &functions.OptionError{Option: "allow_hosts", Err: err}
+		}
+		f.allow = append(f.allow, one)
+	}
+	return f, nil
+}
