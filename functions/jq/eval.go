@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -25,13 +24,8 @@ const (
 	maxMessage = 500
 )
 
-var rootPath = sync.OnceValue(func() event.Path {
-	p, err := event.ParsePath(".")
-	if err != nil {
-		panic(err) // the root is a path
-	}
-	return p
-})
+// root is the path of the whole value.
+var root event.Path
 
 // input is what one evaluation sees. The expressions of one template share it, so that the value is
 // decoded at most once.
@@ -75,7 +69,7 @@ func (in *input) value() (any, error) {
 	if in.decoded {
 		return in.root, nil
 	}
-	raw, err := in.get(rootPath())
+	raw, err := in.get(root)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +140,12 @@ func newProgram(q *gojq.Query) (*program, error) {
 	return p, nil
 }
 
-// errTooMany says that a program has more results than were asked for.
-var errTooMany = errors.New("more results than allowed")
+var (
+	// errTooMany says that a program has more results than were asked for.
+	errTooMany = errors.New("more results than allowed")
+	// errEnough ends a run after the results that were needed.
+	errEnough = errors.New("enough results")
+)
 
 // valueError is the failure of the program itself on this value, which another way of evaluating the
 // same expression might catch.
@@ -156,14 +154,26 @@ type valueError struct{ err error }
 func (e *valueError) Error() string { return e.err.Error() }
 func (e *valueError) Unwrap() error { return e.err }
 
-// run returns the results of p on in, at most limit of them: more are errTooMany, beside the first
-// ones.
+// run returns the results of p on in, at most limit of them: more are errTooMany.
 func (p *program) run(in *input, limit int) ([]any, error) {
+	var out []any
+	err := p.each(in, func(v any) error {
+		if len(out) == limit {
+			return errTooMany
+		}
+		out = append(out, v)
+		return nil
+	})
+	return out, err
+}
+
+// each calls yield for the results of p on in until it returns an error, which each returns.
+func (p *program) each(in *input, yield func(any) error) error {
 	var dot any
 	if p.reads {
 		v, err := in.value()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		dot = v
 	}
@@ -174,19 +184,17 @@ func (p *program) run(in *input, limit int) ([]any, error) {
 	ctx, cancel := context.WithTimeout(in.ctx, timeLimit)
 	defer cancel()
 	iter := p.code.RunWithContext(ctx, dot, values...)
-	var out []any
 	for {
 		v, ok := iter.Next()
 		if !ok {
-			return out, nil
+			return nil
 		}
 		if err, ok := v.(error); ok {
-			return out, p.failure(in, ctx, err)
+			return p.failure(in, ctx, err)
 		}
-		if len(out) == limit {
-			return out, errTooMany
+		if err := yield(v); err != nil {
+			return err
 		}
-		out = append(out, v)
 	}
 }
 

@@ -173,6 +173,25 @@ func (e *Expr) results(in *input) ([]val, error) {
 	return vals, e.wrap(err)
 }
 
+// first returns the first result and whether there is one. What would come after it is not evaluated.
+func (e *Expr) first(in *input) (val, bool, error) {
+	if e.short != nil {
+		x, err := e.short.eval(in)
+		if !errors.Is(err, errFallback) {
+			return x, err == nil, e.wrap(err)
+		}
+	}
+	var x val
+	err := e.whole.each(in, func(v any) error {
+		x = val{v: v}
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		return x, true, nil
+	}
+	return val{}, false, e.wrap(err)
+}
+
 // wrap makes an error event of what went wrong within the expression; other errors stay as they are.
 func (e *Expr) wrap(err error) error {
 	if v, ok := errors.AsType[*valueError](err); ok {

@@ -91,10 +91,9 @@ func (f *Func) Process(ctx context.Context, ev *event.Event) ([]*event.Event, er
 			if err != nil {
 				return nil, err
 			}
-			next = append(next, out...)
-		}
-		if len(next) > maxResults {
-			return nil, event.Rejectf(event.Expression, "evaluating %q: more than %d results", cut(f.src, 120), maxResults)
+			if next = append(next, out...); len(next) > maxResults {
+				return nil, event.Rejectf(event.Expression, "evaluating %q: more than %d results", cut(f.src, 120), maxResults)
+			}
 		}
 		evs = next
 	}
@@ -192,14 +191,14 @@ func (s *modify) apply(ctx context.Context, ev *event.Event) ([]*event.Event, er
 	if err != nil {
 		return nil, err
 	}
-	vals, err := s.expr.results(newInputOn(ctx, raw, ev))
+	x, ok, err := s.expr.first(newInputOn(ctx, raw, ev))
 	if err != nil {
 		return nil, err
 	}
-	if len(vals) == 0 {
+	if !ok {
 		return []*event.Event{ev}, ev.Delete(s.path)
 	}
-	return []*event.Event{ev}, setVal(ev, s.path, vals[0])
+	return []*event.Event{ev}, setVal(ev, s.path, x)
 }
 
 // remove is del(PATH, …).

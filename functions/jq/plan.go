@@ -33,7 +33,7 @@ func (c *planner) gojq(q *gojq.Query) (node, error) {
 		return nil, err
 	}
 	if p.reads {
-		c.read(rootPath())
+		c.read(root)
 	}
 	return &gojqNode{prog: p}, nil
 }
@@ -193,7 +193,8 @@ func (c *planner) array(a *gojq.Array) (node, error) {
 	return &arrayNode{items: ns}, nil
 }
 
-// single reports whether q is sure to have one result or an error. It need not find all that are.
+// single guesses whether q has one result. A wrong guess costs time only: a node that has not one falls
+// back to gojq.
 func single(q *gojq.Query) bool {
 	if len(q.FuncDefs) > 0 || len(q.Patterns) > 0 {
 		return false
@@ -217,7 +218,7 @@ func single(q *gojq.Query) bool {
 		return t.Func.Name[0] == '$'
 	case gojq.TermTypeQuery:
 		return single(t.Query)
-	case gojq.TermTypeArray:
+	case gojq.TermTypeArray, gojq.TermTypeObject:
 		return true
 	default:
 		return false
