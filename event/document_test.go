@@ -10,11 +10,19 @@ import (
 	"github.com/a0c75104/enricher/event"
 )
 
+// tb is what tests, fuzz targets and properties have in common.
+type tb interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Fatal(args ...any)
+}
+
 func value(v string) *event.Event {
 	return event.New(event.Position{}, nil, []byte(v), nil, time.Time{})
 }
 
-func paths(t testing.TB, texts ...string) *event.Paths {
+func paths(t tb, texts ...string) *event.Paths {
 	t.Helper()
 	var ps []event.Path
 	for _, text := range texts {
@@ -24,7 +32,7 @@ func paths(t testing.TB, texts ...string) *event.Paths {
 }
 
 // wantType fails the test unless err is a Reject of type want, or nil where want is "".
-func wantType(t testing.TB, what string, err error, want event.Type) {
+func wantType(t tb, what string, err error, want event.Type) {
 	t.Helper()
 	var r *event.RejectError
 	switch {

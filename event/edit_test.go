@@ -10,7 +10,7 @@ import (
 	"github.com/a0c75104/enricher/event"
 )
 
-func sample(t testing.TB, name string) []byte {
+func sample(t tb, name string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", "page_change", name))
 	if err != nil {
@@ -203,7 +203,7 @@ func TestPathsStayKnownThroughEdits(t *testing.T) {
 }
 
 // sameAsFresh compares what e knows of its value with what a new event finds.
-func sameAsFresh(t testing.TB, e *event.Event, ps []string) {
+func sameAsFresh(t tb, e *event.Event, ps []string) {
 	t.Helper()
 	fresh := event.New(event.Position{}, nil, e.Value(), nil, time.Time{})
 	for range 2 { // the second time from what the first noted

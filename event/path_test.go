@@ -7,7 +7,7 @@ import (
 	"github.com/a0c75104/enricher/event"
 )
 
-func path(t testing.TB, text string) event.Path {
+func path(t tb, text string) event.Path {
 	t.Helper()
 	p, err := event.ParsePath(text)
 	if err != nil {
