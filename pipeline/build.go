@@ -1,0 +1,329 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/file"
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/asynchttp"
+	"github.com/a0c75104/enricher/streammanager"
+	"github.com/a0c75104/enricher/window"
+)
+
+// Deps is what a pipeline gets from the process it runs in. The zero Deps is fit for use.
+type Deps struct {
+	// Logger is slog.Default() where nil.
+	Logger *slog.Logger
+	// Metrics takes the metrics, to which the label pipeline is added. Two streams of one pipeline need
+	// a registry each. nil: none are kept.
+	Metrics prometheus.Registerer
+	// Dialer opens connections to Kafka; nil: the network.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Transport answers HTTP requests in place of the network; nil: the network.
+	Transport http.RoundTripper
+	// Embedded is the broker of `brokers: embedded`, shared by all pipelines of the process. nil: the
+	// pipeline starts one of its own where it needs one.
+	Embedded *Embedded
+	// Stdin and Stdout stand behind the path -; nil: those of the process.
+	Stdin  io.Reader
+	Stdout io.Writer
+}
+
+// closeTimeout bounds how long functions may take to close.
+const closeTimeout = 5 * time.Second
+
+// Optional abilities of functions, beside those that package functions names.
+type (
+	// reader tells which paths of the value a function reads, so that they are found in one pass.
+	reader interface {
+		Paths() []event.Path
+		ReadsValue() bool
+	}
+	// callTimer bounds its calls itself and tells how long one takes at most.
+	callTimer interface{ CallTimeout() time.Duration }
+	closer    interface {
+		Close(ctx context.Context) error
+	}
+)
+
+func abilityOf[T any](b functions.Built) (T, bool) {
+	var f any = b.Func
+	if b.Batch != nil {
+		f = b.Batch
+	}
+	t, ok := f.(T)
+	return t, ok
+}
+
+// assembly is a stream in the making.
+type assembly struct {
+	p       *Pipeline
+	deps    Deps
+	log     *slog.Logger
+	metrics prometheus.Registerer
+	paths   []event.Path
+	reads   bool
+	dry     bool // nothing is opened: the parts are made to be looked at
+	closers []func(context.Context) error
+}
+
+// Build makes the stream of the pipeline. It opens nothing but the embedded broker, where the file asks
+// for one. The caller calls the function that it returns after the stream has ended.
+func (p *Pipeline) Build(deps Deps) (*streammanager.Stream, func() error, error) {
+	if p.unset {
+		return nil, nil, errors.New("building the pipeline: it was loaded although variables are not set")
+	}
+	if deps.Logger == nil {
+		deps.Logger = slog.Default()
+	}
+	a := &assembly{p: p, deps: deps, log: deps.Logger.With("pipeline", p.cfg.Name)}
+	if deps.Metrics != nil {
+		a.metrics = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": p.cfg.Name}, deps.Metrics)
+	}
+	s, err := a.stream()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("building pipeline %q: %w", p.cfg.Name, err), a.close())
+	}
+	return s, a.close, nil
+}
+
+// Run builds the stream, carries events until ctx ends, the source ends or something fails for good,
+// and closes what it opened.
+func (p *Pipeline) Run(ctx context.Context, deps Deps) error {
+	s, done, err := p.Build(deps)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Run(ctx), done())
+}
+
+// close frees what was opened, the last first.
+func (a *assembly) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var errs []error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i](ctx))
+	}
+	a.closers = nil
+	return errors.Join(errs...)
+}
+
+func (a *assembly) stream() (*streammanager.Stream, error) {
+	cfg := &a.p.cfg
+	b := streammanager.New(streammanager.Config{
+		Name: cfg.Name, Workers: cfg.Workers, Order: streammanager.Order(cfg.Order),
+		Tombstones: streammanager.Tombstones(cfg.Tombstones), OnError: streammanager.OnError(cfg.OnError),
+		Limits: streammanager.Limits{
+			InFlightEvents: cfg.Limits.InFlightEvents, InFlightBytes: cfg.Limits.InFlightBytes.Bytes(),
+			UncommittedEvents: cfg.Limits.UncommittedEvents,
+		},
+		CommitInterval: cfg.CommitInterval.Duration(), ShutdownTimeout: cfg.ShutdownTimeout.Duration(),
+		Logger: a.deps.Logger, Metrics: a.deps.Metrics,
+	})
+	if err := a.start(); err != nil {
+		return nil, err
+	}
+	if err := a.ends(b); err != nil {
+		return nil, err
+	}
+	a.choose(b)
+	if err := a.steps(b); err != nil {
+		return nil, err
+	}
+	if a.reads {
+		b.Reads(event.NewPaths(a.paths...))
+	}
+	return b.Build()
+}
+
+func (a *assembly) ends(b *streammanager.Builder) error {
+	src, err := a.source()
+	if err != nil {
+		return fmt.Errorf("making the source: %w", err)
+	}
+	dst, err := a.sink(&a.p.cfg.Sink)
+	if err != nil {
+		return fmt.Errorf("making the sink: %w", err)
+	}
+	b.From(src).To(dst)
+	e := a.p.cfg.ErrorSink
+	if e == nil {
+		return nil
+	}
+	errs, err := a.sink(&e.sink)
+	if err != nil {
+		return fmt.Errorf("making the error sink: %w", err)
+	}
+	var format streammanager.ErrorFormat
+	if e.Format == "event_platform" {
+		format = platformFormat(e.Stream)
+	}
+	b.ErrorsTo(errs, format)
+	return nil
+}
+
+func (a *assembly) source() (streammanager.Source, error) {
+	if k := a.p.cfg.Source.Kafka; k != nil {
+		return a.kafkaSource(k)
+	}
+	return file.NewSource(file.SourceConfig{Path: a.p.cfg.Source.File.Path, Stdin: a.deps.Stdin})
+}
+
+func (a *assembly) sink(s *sink) (streammanager.Sink, error) {
+	if s.Kafka != nil {
+		return a.kafkaSink(s.Kafka)
+	}
+	return file.NewSink(file.SinkConfig{Path: s.File.Path, Stdout: a.deps.Stdout})
+}
+
+// choose sets filter, key and window.
+func (a *assembly) choose(b *streammanager.Builder) {
+	cfg := &a.p.cfg
+	if !cfg.Filter.IsZero() {
+		a.expr(cfg.Filter)
+		b.Filter(a.condition(cfg.Filter))
+	}
+	if cfg.PartitionBy.set {
+		for _, f := range cfg.PartitionBy.Fields {
+			a.paths, a.reads = append(a.paths, f.Path), true
+		}
+		b.PartitionBy(cfg.PartitionBy.keyOf)
+	}
+	w := cfg.Window
+	if w == nil {
+		return
+	}
+	b.Window(window.Config{Count: w.Count, Bytes: w.Bytes.Bytes(), Timeout: w.Timeout.Duration(), Eager: w.Eager})
+	if !w.By.IsZero() {
+		a.expr(w.By)
+		b.WindowBy(func(ctx context.Context, ev *event.Event) (string, error) {
+			raw, err := w.By.JSON(a.named(ctx), ev)
+			if err != nil {
+				return "", err
+			}
+			group, err := event.AppendCanonical(nil, raw)
+			return string(group), err
+		})
+	}
+}
+
+// named ties the pipeline's name to ctx, for $pipeline.
+func (a *assembly) named(ctx context.Context) context.Context {
+	return event.WithPipeline(ctx, a.p.cfg.Name)
+}
+
+func (a *assembly) condition(e functions.Expr) func(context.Context, *event.Event) (bool, error) {
+	return func(ctx context.Context, ev *event.Event) (bool, error) { return e.Bool(a.named(ctx), ev) }
+}
+
+func (a *assembly) expr(r reader) {
+	if r.ReadsValue() {
+		a.paths, a.reads = append(a.paths, r.Paths()...), true
+	}
+}
+
+func (a *assembly) steps(b *streammanager.Builder) error {
+	if len(a.p.cfg.Process) == 0 {
+		return nil
+	}
+	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: a.p.cfg.Workers, Metrics: a.metrics, Transport: a.deps.Transport})
+	a.closers = append(a.closers, func(context.Context) error { client.Close(); return nil })
+	for i := range a.p.cfg.Process {
+		st, err := a.step(&a.p.cfg.Process[i], client)
+		if err != nil {
+			return fmt.Errorf("making %s: %w", a.p.cfg.Process[i].place(), err)
+		}
+		b.Process(st)
+	}
+	return nil
+}
+
+func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step, error) {
+	metrics := a.metrics
+	if metrics == nil {
+		metrics = discard{}
+	}
+	env := functions.Env{
+		Name: it.label(), Pipeline: a.p.cfg.Name, Workers: a.p.cfg.Workers,
+		Logger: a.log.With("function", it.label()), Metrics: metrics, HTTP: client.HTTP(),
+	}
+	if !builtin(it.spec.Name()) {
+		env.HTTP = client.For(it.label())
+	}
+	built, err := it.spec.Build(env, it.options)
+	if err != nil {
+		return streammanager.Step{}, err
+	}
+	if f, ok := abilityOf[closer](built); ok {
+		a.closers = append(a.closers, f.Close)
+	}
+	if r, ok := abilityOf[reader](built); ok {
+		a.expr(r)
+	} else {
+		a.templates(reflect.ValueOf(it.options).Elem())
+	}
+	st := streammanager.Step{
+		Name: it.label(), Func: built.Func, Batch: built.Batch, Timeout: it.Timeout.Duration(),
+		Attempts: built.Attempts, Inline: built.Inline,
+	}
+	if t, ok := abilityOf[callTimer](built); ok {
+		st.Timeout = t.CallTimeout()
+	}
+	if !it.When.IsZero() {
+		a.expr(it.When)
+		st.When = a.condition(it.When)
+	}
+	return st, nil
+}
+
+func builtin(name string) bool {
+	return slices.ContainsFunc(Builtins(), func(s functions.Spec) bool { return s.Name() == name })
+}
+
+// templates notes the paths of the templates in a function's options: those are always of the event.
+func (a *assembly) templates(v reflect.Value) {
+	if t, ok := v.Interface().(functions.Template); ok {
+		if !t.IsZero() {
+			a.expr(t)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			a.templates(v.Elem())
+		}
+	case reflect.Struct:
+		for _, f := range fieldsOf(v) {
+			a.templates(f.v)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			a.templates(v.Index(i))
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			a.templates(it.Value())
+		}
+	}
+}
+
+// discard takes metrics and keeps none.
+type discard struct{}
+
+func (discard) Register(prometheus.Collector) error  { return nil }
+func (discard) MustRegister(...prometheus.Collector) {}
+func (discard) Unregister(prometheus.Collector) bool { return true }

@@ -1,0 +1,103 @@
+package pipeline
+
+import (
+	"github.com/a0c75104/enricher/functions"
+)
+
+// config is a pipeline file. The tags of its fields are the one declaration of each key: yaml is its
+// name, doc its line in the docs, default its text when left out, and required, enum and min what they
+// say.
+type config struct {
+	Name            string             `yaml:"name" required:"true" doc:"name of the job, label of its metrics, and consumer group unless source.kafka.group says otherwise"`
+	Kafka           connection         `yaml:"kafka" doc:"connection of every kafka: below that does not say otherwise"`
+	Source          sourceEnd          `yaml:"source" required:"true" doc:"where events come from"`
+	Filter          functions.Expr     `yaml:"filter" doc:"keeps the events for which it is truthy; an error in it is an error event"`
+	Tombstones      string             `yaml:"tombstones" default:"pass" enum:"pass|drop|error" doc:"what becomes of events whose value is null"`
+	PartitionBy     partitionBy        `yaml:"partition_by" doc:"what orders events: a path, a list of paths, or {fields, missing}; left out: the record key"`
+	Window          *windowConfig      `yaml:"window" doc:"how events are gathered into mini-batches; left out: each event at once"`
+	Workers         int                `yaml:"workers" default:"64" min:"1" doc:"calls in progress at most"`
+	Order           string             `yaml:"order" default:"key" enum:"key|key_serial|none" doc:"key: results of a key leave in the order its events came; key_serial: calls for one key never overlap either; none: as they complete"`
+	Process         []item             `yaml:"process" doc:"the functions that each event goes through, in order"`
+	Sink            sink               `yaml:"sink" required:"true" doc:"where results go"`
+	ErrorSink       *errorSink         `yaml:"error_sink" doc:"where error events go"`
+	OnError         string             `yaml:"on_error" enum:"stop|drop" doc:"what an error event means without an error_sink; stop, the default: the pipeline ends with status 1; drop: it is counted, logged and dropped"`
+	Limits          limits             `yaml:"limits" doc:"bounds of what is read and not finished"`
+	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets"`
+	ShutdownTimeout functions.Duration `yaml:"shutdown_timeout" default:"30s" min:"1ms" doc:"time to finish when stopped; what is unfinished then is read again"`
+	Gateway         gateway            `yaml:"gateway" doc:"the HTTP server of the process"`
+}
+
+// connection says how to reach Kafka.
+type connection struct {
+	Brokers []string         `yaml:"brokers" doc:"list of host:port; embedded: a broker inside the process, on loopback, for trying things out"`
+	DataDir string           `yaml:"data_dir" doc:"directory in which the embedded broker keeps its data; left out: in memory"`
+	TLS     tlsConfig        `yaml:"tls" doc:"true, or {ca_file, cert_file, key_file, server_name, insecure_skip_verify}"`
+	SASL    *saslConfig      `yaml:"sasl" doc:"how to log in"`
+	Options map[string]value `yaml:"options" doc:"client settings by Kafka's own names, such as fetch.max.bytes or linger.ms"`
+}
+
+// saslConfig says how to log in to Kafka.
+type saslConfig struct {
+	Mechanism    string           `yaml:"mechanism" required:"true" enum:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER" doc:"how the password or token is proved"`
+	Username     string           `yaml:"username" doc:"name of the user, or client id for OAUTHBEARER"`
+	Password     functions.Secret `yaml:"password" doc:"password, or client secret for OAUTHBEARER"`
+	PasswordFile string           `yaml:"password_file" doc:"file that holds the password; it is read again when it changes"`
+	TokenURL     string           `yaml:"token_url" doc:"where OAUTHBEARER gets its tokens"`
+	TokenFile    string           `yaml:"token_file" doc:"file that holds a token for OAUTHBEARER; it is read again when it changes"`
+	Scopes       []string         `yaml:"scopes" doc:"scopes that a token is asked for"`
+}
+
+type sourceEnd struct {
+	Kafka *kafkaSource `yaml:"kafka" doc:"topics of Kafka"`
+	File  *fileEnd     `yaml:"file" doc:"JSON lines from a file; the pipeline ends at its end"`
+}
+
+type kafkaSource struct {
+	connection `yaml:",inline"`
+	Topics     topics `yaml:"topics" required:"true" doc:"list of topics, or a regular expression between slashes"`
+	Group      string `yaml:"group" doc:"consumer group; left out: the pipeline's name"`
+	Start      string `yaml:"start" default:"earliest" enum:"earliest|latest" doc:"where to begin without a committed offset"`
+	OutOfRange string `yaml:"out_of_range" default:"earliest" enum:"earliest|latest|fail" doc:"where to go on when the committed offset is no longer there"`
+}
+
+type fileEnd struct {
+	Path   string `yaml:"path" required:"true" doc:"the file; - is stdin or stdout"`
+	Format string `yaml:"format" default:"json_lines" enum:"json_lines" doc:"one JSON text per line"`
+}
+
+type sink struct {
+	Kafka *kafkaSink `yaml:"kafka" doc:"a topic of Kafka"`
+	File  *fileEnd   `yaml:"file" doc:"JSON lines to a file"`
+}
+
+type kafkaSink struct {
+	connection  `yaml:",inline"`
+	Topic       functions.Template `yaml:"topic" required:"true" doc:"topic, a template"`
+	Key         functions.Expr     `yaml:"key" doc:"jq of the record key: text is the raw key, null none, anything else JSON; left out: the key of the input"`
+	Timestamp   string             `yaml:"timestamp" default:"source" enum:"source|now" doc:"time of the record: that of the input, or now"`
+	Partitioner string             `yaml:"partitioner" default:"murmur2" enum:"murmur2" doc:"how a key finds its partition: as Java's clients do"`
+}
+
+type errorSink struct {
+	sink   `yaml:",inline"`
+	Format string `yaml:"format" default:"record" enum:"record|event_platform" doc:"record: the input as it came, with enricher.error.* headers; event_platform: an error document of Wikimedia's event platform, and the headers"`
+	Stream string `yaml:"stream" doc:"meta.stream of an event_platform document"`
+}
+
+type windowConfig struct {
+	Count   int                `yaml:"count" min:"1" doc:"closes at so many events"`
+	Bytes   functions.Size     `yaml:"bytes" min:"1B" doc:"closes at so many bytes"`
+	Timeout functions.Duration `yaml:"timeout" min:"1ms" doc:"closes so long after its first event"`
+	By      functions.Expr     `yaml:"by" doc:"jq of what events share a window; left out: the key"`
+	Eager   bool               `yaml:"eager" default:"false" doc:"closes too when a worker is idle"`
+}
+
+type limits struct {
+	InFlightEvents    int            `yaml:"in_flight_events" default:"10000" min:"1" doc:"events that are read and not finished"`
+	InFlightBytes     functions.Size `yaml:"in_flight_bytes" default:"64MiB" min:"1B" doc:"bytes of them, of answers held and of outputs until they are acknowledged"`
+	UncommittedEvents int            `yaml:"uncommitted_events" default:"100000" min:"1" doc:"events of one partition between its committed offset and its newest read one"`
+}
+
+type gateway struct {
+	Listen string `yaml:"listen" default:"127.0.0.1:8081" doc:"address of /healthz, /readyz and /metrics; the default gives way to a free port when it is taken"`
+}

@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// Pipeline is a pipeline file that was loaded and checked. It is immutable.
+type Pipeline struct {
+	path  string
+	cfg   config
+	unset bool // a variable is not set: the pipeline cannot be built
+}
+
+// Name returns the name of the job.
+func (p *Pipeline) Name() string { return p.cfg.Name }
+
+// File returns the file as it was named.
+func (p *Pipeline) File() string { return p.path }
+
+// GatewayListen returns the address of the process's HTTP server, and whether it is the default, which
+// gives way to a free port when it is taken.
+func (p *Pipeline) GatewayListen() (addr string, isDefault bool) {
+	return p.cfg.Gateway.Listen, p.cfg.Gateway.Listen == DefaultListen
+}
+
+// DefaultListen is the address of the HTTP server where no file names one.
+const DefaultListen = "127.0.0.1:8081"
+
+// ShutdownTimeout returns the time that the pipeline takes at most to finish when it is stopped.
+func (p *Pipeline) ShutdownTimeout() time.Duration { return p.cfg.ShutdownTimeout.Duration() }
+
+// Bounded reports whether the source has an end.
+func (p *Pipeline) Bounded() bool { return p.cfg.Source.File != nil }
+
+// WorstCase is the memory that the events of a pipeline may take, in bytes.
+type WorstCase struct {
+	InFlight  int64 // limits.in_flight_bytes
+	Source    int64 // fetched and not yet read
+	Sink      int64 // buffered by the client
+	ErrorSink int64 // buffered by the client
+}
+
+// Total returns the sum.
+func (w WorstCase) Total() int64 { return w.InFlight + w.Source + w.Sink + w.ErrorSink }
+
+func (w WorstCase) String() string {
+	s := func(n int64) string { return functions.Size(n).String() }
+	return fmt.Sprintf("%.1f MiB: %s in flight, %s fetched, %s in the sink, %s in the error sink; one event larger than the limit is admitted alone",
+		float64(w.Total())/(1<<20), s(w.InFlight), s(w.Source), s(w.Sink), s(w.ErrorSink))
+}
+
+// WorstCaseBytes returns what the events of the pipeline may take in memory at most.
+func (p *Pipeline) WorstCaseBytes() (WorstCase, error) {
+	w := WorstCase{InFlight: p.cfg.Limits.InFlightBytes.Bytes()}
+	if p.unset {
+		return w, errors.New("summing up the buffers: the pipeline was loaded although variables are not set")
+	}
+	a := &assembly{p: p, log: slog.New(slog.DiscardHandler), dry: true}
+	src, err := a.source()
+	if err != nil {
+		return w, err
+	}
+	dst, err := a.sink(&p.cfg.Sink)
+	if err != nil {
+		return w, err
+	}
+	w.Source, w.Sink = bufferOf(src), bufferOf(dst)
+	if e := p.cfg.ErrorSink; e != nil {
+		errs, err := a.sink(&e.sink)
+		if err != nil {
+			return w, err
+		}
+		w.ErrorSink = bufferOf(errs)
+	}
+	return w, nil
+}
+
+func bufferOf(v any) int64 {
+	if b, ok := v.(streammanager.Buffered); ok {
+		return b.BufferBytes()
+	}
+	return 0
+}
+
+// pathless returns the cause of an error about a file, for messages that name the file themselves.
+func pathless(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
