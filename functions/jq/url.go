@@ -2,6 +2,7 @@ package jq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -98,6 +99,9 @@ func (u *urlPlan) build(value func(*part) (string, error)) (*url.URL, error) {
 	}
 	out, err := url.Parse(b.String())
 	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the whole URL, which may hold what is not for logs
+		}
 		return nil, event.Rejectf(event.Rejected, "building the URL: %w", err)
 	}
 	if out.Host != host.String() || out.User != nil {
