@@ -2,11 +2,13 @@ package functions
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // OptionDoc describes one option for people.
@@ -211,6 +213,9 @@ func checkField(f reflect.StructField) error {
 func checkType(t reflect.Type) error {
 	if isScalar(t) || isCustom(t) {
 		return nil
+	}
+	if t == reflect.TypeFor[time.Duration]() {
+		return errors.New("a time.Duration reads no units: use functions.Duration")
 	}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:

@@ -147,14 +147,21 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no size: write a whole number and a unit, such as 64MiB", t)
 }
 
-// String spells the size with the largest unit that needs no fraction.
+// String spells the size with the unit that needs the fewest digits and no fraction.
 func (s Size) String() string {
+	shortest := ""
 	for _, u := range units {
-		if n := int64(s); n != 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		if int64(s)%u.bytes != 0 {
+			continue
+		}
+		if t := strconv.FormatInt(int64(s)/u.bytes, 10) + u.name; shortest == "" || len(t) < len(shortest) {
+			shortest = t
 		}
 	}
-	return "0B"
+	if s == 0 {
+		return "0B"
+	}
+	return shortest
 }
 
 // Bytes returns the size as a number.
