@@ -307,9 +307,19 @@ func (s *scanner) str(i int) int {
 	}
 }
 
-// wide reads a run of characters outside ASCII.
+// wide reads a run of characters outside ASCII. Most have two bytes, or three of which the first
+// allows any other two; those are read without decoding.
 func (s *scanner) wide(i int) int {
 	for i < len(s.b) && s.b[i] >= utf8.RuneSelf {
+		c := s.b[i]
+		if 0xC2 <= c && c <= 0xDF && s.peek(i+1)&0xC0 == 0x80 {
+			i += 2
+			continue
+		}
+		if 0xE1 <= c && c <= 0xEF && c != 0xED && s.peek(i+1)&0xC0 == 0x80 && s.peek(i+2)&0xC0 == 0x80 {
+			i += 3
+			continue
+		}
 		r, size := utf8.DecodeRune(s.b[i:])
 		if r == utf8.RuneError && size == 1 {
 			return s.fail(i, "a string is not valid UTF-8")
