@@ -1,0 +1,50 @@
+# The commands of this repository. `make check` is what CI runs beside `make demo` and `make test`.
+
+GO   ?= go
+TOOL  = $(GO) tool -modfile=tools/go.mod
+
+# What `make test` does not run, named at its end.
+LEFT_OUT = fuzzing beyond the seeds (go test -fuzz NAME ./PACKAGE), more simulator seeds \
+	(go test ./test/sim -seeds N), benchmarks (make bench), suites against a real broker (test/, by tag)
+
+.PHONY: build demo test check check-format check-tidy check-generated lint vulncheck bench generate
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/enricher ./cmd/enricher
+
+demo:
+	$(GO) run ./cmd/enricher demo
+
+test:
+	$(GO) test -race -shuffle=on ./...
+	@echo 'make test: passed. Left out: $(strip $(LEFT_OUT)).'
+
+check: check-format check-tidy check-generated lint test bench vulncheck
+
+check-format:
+	@diff=$$($(TOOL) gofumpt -d $$(git ls-files -co --exclude-standard '*.go')) && test -z "$$diff" || \
+		{ printf '%s\nmake check: run gofumpt -w on these files\n' "$$diff"; exit 1; }
+
+check-tidy:
+	$(GO) mod tidy -diff
+	cd tools && $(GO) mod tidy -diff
+
+# The tests below compare each generated file to what its source makes now; -update writes it.
+GENERATED = -run 'Generated|Schema|Docs' ./pipeline
+
+check-generated:
+	$(GO) test $(GENERATED)
+
+generate:
+	$(GO) test $(GENERATED) -update
+
+lint:
+	$(TOOL) golangci-lint run ./...
+
+# Each benchmark runs once, so that none rots.
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime=1x ./...
+
+# A report, not a gate: a new advisory must not stop an unrelated change.
+vulncheck:
+	-$(TOOL) govulncheck ./...

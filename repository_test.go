@@ -1,0 +1,100 @@
+// Package enricher_test checks promises that hold for the repository as a whole.
+package enricher_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// parsed is one Go file of the repository.
+type parsed struct {
+	path string
+	file *ast.File
+	set  *token.FileSet
+}
+
+func goFiles(t *testing.T) []parsed {
+	t.Helper()
+	var files []parsed
+	set := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || strings.HasPrefix(name, "zz_")) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasPrefix(name, "zz_") {
+			return nil
+		}
+		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		files = append(files, parsed{path: path, file: f, set: set})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("found %d Go files, want the whole repository", len(files))
+	}
+	return files
+}
+
+func TestEveryPackageHasOnePackageComment(t *testing.T) {
+	comments := map[string][]string{}
+	for _, f := range goFiles(t) {
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		dir := filepath.Dir(f.path)
+		if _, ok := comments[dir]; !ok {
+			comments[dir] = nil
+		}
+		if f.file.Doc != nil {
+			comments[dir] = append(comments[dir], f.path)
+		}
+	}
+	for dir, in := range comments {
+		if len(in) != 1 {
+			t.Errorf("package %s has %d package comments %v, want 1", dir, len(in), in)
+		}
+	}
+}
+
+// A test that sleeps outside a bubble of testing/synctest is slow and fails on a busy machine.
+func TestTestsSleepInVirtualTimeAlone(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if !strings.HasSuffix(f.path, "_test.go") || imports(f.file, "testing/synctest") {
+			continue
+		}
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
+					t.Errorf("%s: time.Sleep outside a file that uses testing/synctest: wait for a condition", f.set.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+}
+
+func imports(f *ast.File, path string) bool {
+	for _, i := range f.Imports {
+		if strings.Trim(i.Path.Value, `"`) == path {
+			return true
+		}
+	}
+	return false
+}
