@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// commitRequest asks for positions to be kept, or for the source to go back to earlier ones. after, if
-// set, is called when it was tried.
+// commitRequest asks for positions to be kept. after, if set, is called when it was tried.
 type commitRequest struct {
-	marks  map[*partition]int64
-	rewind map[TopicPartition]int64
-	ctx    context.Context
-	after  func()
+	marks map[*partition]int64
+	ctx   context.Context
+	after func()
 }
 
 // committer alone commits. What it sends is pruned at the moment of sending to epochs that are live.
@@ -38,10 +36,6 @@ func (c committer) run(ctx context.Context, requests *mailbox[commitRequest]) {
 func (c committer) commit(req commitRequest) {
 	if req.after != nil {
 		defer req.after()
-	}
-	if req.rewind != nil {
-		c.s.rewinder.Rewind(req.rewind)
-		return
 	}
 	offsets := make(map[TopicPartition]int64, len(req.marks))
 	sent := make(map[*partition]int64, len(req.marks))

@@ -462,7 +462,10 @@ func (l *loop) unitDone(u *unit) {
 func (l *loop) hand(u *unit) {
 	switch {
 	case u.state == unitFinished:
-	case !u.part.live.Load() || u.failure == nil && u.gaveUp():
+	case !u.part.live.Load() || u.failure == nil && u.gaveUp() || slices.Contains(u.ks.gaps, u.part):
+		if !u.ks.loose {
+			u.ks.gaps = append(u.ks.gaps, u.part)
+		}
 		u.part.running--
 		l.finish(u, "")
 	case u.failure == nil && len(u.flows) == 0:

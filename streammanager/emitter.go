@@ -20,6 +20,7 @@ type emission struct {
 type emitter struct {
 	s      *Stream
 	single atomic.Bool // one record per request, until the culprit of a failure was found
+	broken atomic.Bool // the sink failed: nothing more is sent until the loop has gone back
 }
 
 func (e *emitter) run(ctx context.Context, in *mailbox[emission]) {
@@ -38,7 +39,7 @@ func (e *emitter) run(ctx context.Context, in *mailbox[emission]) {
 }
 
 func (e *emitter) emit(ctx context.Context, em emission) {
-	if !em.u.part.live.Load() {
+	if !em.u.part.live.Load() || e.broken.Load() {
 		e.s.completions.send(completion{acked: em.u, err: errEpochEnded})
 		return
 	}
@@ -87,6 +88,10 @@ type acks struct {
 
 func (a *acks) done(err error) {
 	if err != nil {
+		if severity(err) == 2 {
+			// What follows must not overtake what was refused.
+			a.s.emitter.broken.Store(true)
+		}
 		a.mu.Lock()
 		if a.err == nil || worse(err, a.err) {
 			a.err = err

@@ -86,6 +86,7 @@ func (s *memSource) assign(tps ...tp) {
 	s.mu.Lock()
 	for at, off := range starts {
 		s.next[at] = off
+		delete(s.paused, at)
 	}
 	s.mu.Unlock()
 	s.kick()
@@ -98,6 +99,14 @@ func (s *memSource) revoke(ctx context.Context, tps ...tp) {
 	for _, at := range tps {
 		delete(s.next, at)
 	}
+}
+
+// lose takes a partition away without asking.
+func (s *memSource) lose(at tp) {
+	s.mu.Lock()
+	delete(s.next, at)
+	s.mu.Unlock()
+	s.a.Lost([]tp{at})
 }
 
 func (s *memSource) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {

@@ -1,6 +1,8 @@
 package streammanager
 
 import (
+	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -39,9 +41,13 @@ type assignment struct {
 	epochs int64
 	ids    int
 	parts  map[TopicPartition]*partition
+	behind map[TopicPartition]int64 // where the source must go back to before it is polled again
+	wake   context.CancelFunc       // ends the poll that waits, if one does
 }
 
-func newAssignment() *assignment { return &assignment{parts: map[TopicPartition]*partition{}} }
+func newAssignment() *assignment {
+	return &assignment{parts: map[TopicPartition]*partition{}, behind: map[TopicPartition]int64{}}
+}
 
 // add starts a new epoch of tp.
 func (a *assignment) add(tp TopicPartition, start int64) *partition {
@@ -65,6 +71,39 @@ func (a *assignment) publish(ps []*partition) {
 	}
 }
 
+// publishRewound does so for partitions that the source must deliver again. The reader alone takes the
+// source back, between two polls: a poll that ran beside it could deliver from either place.
+func (a *assignment) publishRewound(ps []*partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range ps {
+		if p.live.Load() {
+			a.parts[p.tp], a.behind[p.tp] = p, p.next
+		}
+	}
+	if a.wake != nil {
+		a.wake()
+	}
+}
+
+// beforePoll returns the live partitions into dst and where the source must go back to first. wake is
+// called when that changes during the poll.
+func (a *assignment) beforePoll(dst map[TopicPartition]*partition, wake context.CancelFunc) map[TopicPartition]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wake = wake
+	clear(dst)
+	maps.Copy(dst, a.parts)
+	behind := a.behind
+	a.behind = map[TopicPartition]int64{}
+	for tp := range behind {
+		if a.parts[tp] == nil {
+			delete(behind, tp)
+		}
+	}
+	return behind
+}
+
 // end finishes the epoch of p.
 func (a *assignment) end(p *partition) {
 	a.mu.Lock()
@@ -72,6 +111,7 @@ func (a *assignment) end(p *partition) {
 	p.live.Store(false)
 	if a.parts[p.tp] == p {
 		delete(a.parts, p.tp)
+		delete(a.behind, p.tp)
 	}
 }
 
@@ -80,9 +120,7 @@ func (a *assignment) snapshot(dst map[TopicPartition]*partition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(dst)
-	for tp, p := range a.parts {
-		dst[tp] = p
-	}
+	maps.Copy(dst, a.parts)
 }
 
 // current returns the live epoch of tp, nil if it is not assigned.

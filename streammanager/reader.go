@@ -78,11 +78,15 @@ func (r *reader) answer(ctx context.Context, g grant) reading {
 // in between two assignments is read again.
 func (r *reader) poll(ctx context.Context, limit int) error {
 	clear(r.skip)
-	r.s.assigned.snapshot(r.owner)
-	polled, err := r.s.source.Poll(r.s.pollCtx, limit)
+	pollCtx, cancel := context.WithCancel(r.s.pollCtx)
+	defer cancel()
+	if behind := r.s.assigned.beforePoll(r.owner, cancel); len(behind) > 0 {
+		r.s.rewinder.Rewind(behind)
+	}
+	polled, err := r.s.source.Poll(pollCtx, limit)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, io.EOF) && errors.Is(err, context.Canceled) {
-			return nil // the loop wanted the poll to end
+			return nil // the stream wanted the poll to end
 		}
 		if len(polled.Records) == 0 {
 			return err

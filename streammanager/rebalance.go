@@ -152,6 +152,10 @@ func (l *loop) letGo(r *revocation) {
 func (l *loop) endEpoch(p *partition) {
 	l.s.assigned.end(p)
 	delete(l.parts, p)
+	if p.paused && l.s.pauser != nil {
+		p.paused = false
+		l.s.pauser.Resume(p.tp)
+	}
 	l.purge(p)
 	for c := range l.calls {
 		if l.onlyDead(c) {

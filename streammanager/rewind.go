@@ -11,8 +11,9 @@ type rewinding struct {
 	active  bool
 	at      time.Time // when the new epochs begin
 	offsets map[TopicPartition]int64
-	tries   int // failures without much success between them
-	good    int // successes since the last one
+	kept    map[TopicPartition]int64 // what was committed, which may be less
+	tries   int                      // failures without much success between them
+	good    int                      // successes since the last one
 }
 
 // goodAgain is how many acknowledged events end the memory of earlier failures.
@@ -58,13 +59,13 @@ func (l *loop) sinkFailed(err error) {
 	l.s.log.Error("sink failed: going back to the committed offsets", "err", err, "again_in", wait)
 	l.s.setTrouble(fmt.Errorf("sink failed: %w", err))
 	l.s.metrics.rewinds.Inc()
-	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]int64{}, tries: r.tries}
+	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]int64{}, kept: map[TopicPartition]int64{}, tries: r.tries}
 	l.s.single(r.tries > 1)
 	for p := range l.parts {
 		if p.revoking {
 			continue
 		}
-		r.offsets[p.tp] = p.tracker.position()
+		r.offsets[p.tp], r.kept[p.tp] = p.tracker.position(), p.committed
 		l.endEpoch(p)
 	}
 }
@@ -76,6 +77,7 @@ func (l *loop) settleRewind() {
 		return
 	}
 	r.active = false
+	l.s.emitter.broken.Store(false)
 	l.s.setTrouble(nil)
 	if len(r.offsets) == 0 {
 		return
@@ -83,9 +85,11 @@ func (l *loop) settleRewind() {
 	var parts []*partition
 	for tp, offset := range r.offsets {
 		p := l.s.assigned.add(tp, offset)
+		p.committed = r.kept[tp]
+		l.dirty = true
 		l.parts[p] = struct{}{}
 		parts = append(parts, p)
 	}
-	l.s.commits.send(commitRequest{rewind: r.offsets, ctx: l.s.hardCtx, after: func() { l.s.assigned.publish(parts) }})
+	l.s.assigned.publishRewound(parts)
 	r.offsets = nil
 }

@@ -83,6 +83,7 @@ type keyState struct {
 	serial  []*flow
 	active  int // flows ready, running or waiting, under OrderKeySerial
 	freed   bool
+	gaps    []*partition // partitions of which an event was given up: what is behind it must not overtake it
 }
 
 // call is one run on a worker: a single flow through as many steps as need no wait, or the flows of a
