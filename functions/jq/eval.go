@@ -64,6 +64,19 @@ func (in *input) get(p event.Path) ([]byte, error) {
 	return raw, nil
 }
 
+// at decodes what is at a path. A path through a scalar is errFallback: whether it is an error is for
+// the whole expression to say, which may not even come to it.
+func (in *input) at(p event.Path) (any, error) {
+	raw, err := in.get(p)
+	if r, ok := errors.AsType[*event.RejectError](err); ok && r.Type == event.Expression {
+		return nil, errFallback
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decode(raw)
+}
+
 // value decodes the whole value, once.
 func (in *input) value() (any, error) {
 	if in.decoded {
@@ -121,18 +134,24 @@ func (in *input) variable(name string) any {
 // program is a query compiled by gojq.
 type program struct {
 	code  *gojq.Code
-	vars  []string // those of ours that it names
-	reads bool     // whether it looks at its input
+	vars  []string     // those of ours that it names
+	paths []event.Path // of a localized program: the values of the variables after those
+	reads bool         // whether it looks at its input
 }
 
-func newProgram(q *gojq.Query) (*program, error) {
-	p := &program{reads: readsInput(q)}
+// newProgram compiles q. Of a localized program paths are those that its variables hold.
+func newProgram(q *gojq.Query, paths ...event.Path) (*program, error) {
+	p := &program{paths: paths, reads: len(paths) == 0 && readsInput(q)}
 	for _, name := range names(q) {
 		if strings.HasPrefix(name, "$") && slices.Contains(variables, name[1:]) {
 			p.vars = append(p.vars, name)
 		}
 	}
-	code, err := gojq.Compile(q, gojq.WithVariables(p.vars))
+	all := slices.Clone(p.vars)
+	for i := range paths {
+		all = append(all, localVar(i))
+	}
+	code, err := gojq.Compile(q, gojq.WithVariables(all))
 	if err != nil {
 		return nil, err
 	}
@@ -154,19 +173,6 @@ type valueError struct{ err error }
 func (e *valueError) Error() string { return e.err.Error() }
 func (e *valueError) Unwrap() error { return e.err }
 
-// run returns the results of p on in, at most limit of them: more are errTooMany.
-func (p *program) run(in *input, limit int) ([]any, error) {
-	var out []any
-	err := p.each(in, func(v any) error {
-		if len(out) == limit {
-			return errTooMany
-		}
-		out = append(out, v)
-		return nil
-	})
-	return out, err
-}
-
 // each calls yield for the results of p on in until it returns an error, which each returns.
 func (p *program) each(in *input, yield func(any) error) error {
 	var dot any
@@ -177,9 +183,16 @@ func (p *program) each(in *input, yield func(any) error) error {
 		}
 		dot = v
 	}
-	values := make([]any, len(p.vars))
-	for i, name := range p.vars {
-		values[i] = in.variable(name)
+	values := make([]any, 0, len(p.vars)+len(p.paths))
+	for _, name := range p.vars {
+		values = append(values, in.variable(name))
+	}
+	for _, path := range p.paths {
+		v, err := in.at(path)
+		if err != nil {
+			return err
+		}
+		values = append(values, v)
 	}
 	ctx, cancel := context.WithTimeout(in.ctx, timeLimit)
 	defer cancel()

@@ -16,7 +16,7 @@ type Expr struct {
 	path  event.Path // where bare
 	bare  bool
 	short node // nil: only gojq can evaluate it
-	whole *program
+	whole *gojqNode
 	paths []event.Path
 	reads bool
 }
@@ -34,31 +34,21 @@ func Compile(src string) (*Expr, error) {
 // compile compiles a query that parse has checked; src is its text, for messages and places.
 func compile(src string, q *gojq.Query) (*Expr, error) {
 	e := &Expr{src: src}
-	var c planner
+	var c, other planner
 	n, err := c.short(q)
+	if err == nil && n == nil {
+		c = planner{}
+		e.whole, err = c.gojq(q)
+	} else if err == nil {
+		e.whole, err = other.gojq(q)
+	}
 	if err != nil {
 		return nil, compileError(src, err)
 	}
-	if n == nil {
-		c = planner{}
-		n, err = c.gojq(q)
-		if err != nil {
-			return nil, compileError(src, err)
-		}
+	if p, ok := n.(*pathNode); ok {
+		e.path, e.bare = p.path, true
 	}
-	switch n := n.(type) {
-	case *pathNode:
-		e.path, e.bare, e.short = n.path, true, n
-	case *gojqNode:
-		e.whole = n.prog
-	default:
-		e.short = n
-	}
-	if e.whole == nil {
-		if e.whole, err = newProgram(q); err != nil {
-			return nil, compileError(src, err)
-		}
-	}
+	e.short = n
 	e.paths, e.reads = c.paths, c.reads
 	return e, nil
 }

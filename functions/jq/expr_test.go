@@ -20,7 +20,7 @@ func newEvent(value string) *event.Event {
 	return event.New(pos, []byte("the key"), []byte(value), headers, time.UnixMilli(1700000000123))
 }
 
-func compile(t *testing.T, src string) *jq.Expr {
+func compile(t testing.TB, src string) *jq.Expr {
 	t.Helper()
 	e, err := jq.Compile(src)
 	if err != nil {
@@ -112,6 +112,9 @@ func TestErrors(t *testing.T) {
 		{"a program on a member given twice", `[..]`, `{"a":1,"b":{"c":1,"\u0063":2}}`, event.InvalidEvent},
 		{"a path given twice", `.a == 1`, `{"a":1,"a":2}`, event.InvalidEvent},
 		{"a list as deep as 10,001", `[..]`, strings.Repeat("[", 10001) + strings.Repeat("]", 10001), event.InvalidEvent},
+		{"a path of a function given twice", `.a | length`, `{"a":"x","a":"y"}`, event.InvalidEvent},
+		{"a member given twice within what a function gets", `.a | length`, `{"a":{"b":1,"b":2}}`, event.InvalidEvent},
+		{"a member given twice beside what a function gets", `.a | length`, `{"a":"x","b":1,"b":2}`, ""},
 		{"a member given twice beside the path", `.a == 1`, `{"a":1,"b":1,"b":2}`, ""},
 		{"no JSON, not looked at", `$key | ascii_upcase`, "\xff\xfe", ""},
 		{"no JSON, not looked at by an object", `{$topic, a: 1, b: "x\(1+$offset)"}`, "\xff\xfe", ""},
@@ -227,13 +230,21 @@ func TestPathsAndReadsValue(t *testing.T) {
 		{` .["a"].b `, []string{".a.b"}, true, true},
 		{`.a != "x" and .b and (.a | not)`, []string{".a", ".b"}, true, false},
 		{`.`, []string{"."}, true, true},
-		{`[.a[] | .x]`, []string{"."}, true, false},
+		{`[.a[] | .x]`, []string{".a"}, true, false},
+		{`[.[] | .x]`, []string{"."}, true, false},
+		{`(.a.b | ascii_upcase) + .c[.d]`, []string{".a.b", ".c", ".d"}, true, false},
+		{`"\(.a) \(.b | length)"`, []string{".a", ".b"}, true, false},
+		{`if .a then .b end`, []string{"."}, true, false},
+		{`try .a.b catch .c`, []string{".a.b"}, true, false},
+		{`reduce .a[] as $x (.b; . + .c)`, []string{".a", ".b"}, true, false},
+		{`.a as [$x] | $x`, []string{"."}, true, false},
+		{`path(.a)`, []string{"."}, true, false},
 		{`$key`, nil, false, false},
 		{`$topic == "x" or ($key | test("^a"))`, nil, false, false},
 		{`"fixed"`, nil, false, false},
 		{`now`, nil, false, false},
 		{`$key | . as $x | length`, nil, false, false},
-		{`.a as $x | $x`, []string{"."}, true, false},
+		{`.a as $x | $x`, []string{".a"}, true, false},
 		{`length`, []string{"."}, true, false},
 	} {
 		e := compile(t, test.src)

@@ -9,7 +9,7 @@ import (
 	"github.com/a0c75104/enricher/functions/jq"
 )
 
-func newFunc(t *testing.T, src string) *jq.Func {
+func newFunc(t testing.TB, src string) *jq.Func {
 	t.Helper()
 	f, err := jq.NewFunc(src)
 	if err != nil {

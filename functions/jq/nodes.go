@@ -65,7 +65,7 @@ type (
 	notNode   struct{ of node }
 	altNode   struct{ left, right node }
 	arrayNode struct{ items []node }
-	gojqNode  struct{ prog *program }
+	gojqNode  struct{ local, whole *program } // local: nil if there is none
 	ifNode    struct{ cond, then, other node }
 	logicNode struct {
 		left, right node
@@ -83,7 +83,7 @@ type (
 
 func (n *pathNode) eval(in *input) (val, error) {
 	raw, err := in.get(n.path)
-	if r := (*event.RejectError)(nil); errors.As(err, &r) && r.Type == event.Expression {
+	if r, ok := errors.AsType[*event.RejectError](err); ok && r.Type == event.Expression {
 		return val{}, errFallback // an alternative (//) may catch it
 	}
 	return val{raw: raw}, err
@@ -137,7 +137,7 @@ func (n *logicNode) eval(in *input) (val, error) {
 }
 
 func (n *gojqNode) eval(in *input) (val, error) {
-	out, err := n.prog.run(in, 1)
+	out, err := n.run(in, 1)
 	if _, ok := errors.AsType[*valueError](err); ok || errors.Is(err, errTooMany) {
 		return val{}, errFallback
 	}
@@ -148,6 +148,29 @@ func (n *gojqNode) eval(in *input) (val, error) {
 		return val{}, errFallback
 	}
 	return val{v: out[0]}, nil
+}
+
+// run returns all results, at most limit of them: more are errTooMany.
+func (n *gojqNode) run(in *input, limit int) ([]any, error) {
+	var out []any
+	err := n.each(in, func(v any) error {
+		if len(out) == limit {
+			return errTooMany
+		}
+		out = append(out, v)
+		return nil
+	})
+	return out, err
+}
+
+// each calls yield for the results until it returns an error, which each returns.
+func (n *gojqNode) each(in *input, yield func(any) error) error {
+	if n.local != nil {
+		if err := n.local.each(in, yield); !errors.Is(err, errFallback) {
+			return err
+		}
+	}
+	return n.whole.each(in, yield)
 }
 
 func (n *arrayNode) eval(in *input) (val, error) {

@@ -62,13 +62,13 @@ func drawExpr(t *rapid.T, depth int) string {
 	leaf := rapid.SampledFrom([]string{
 		".", ".a", ".b", ".a.b", ".a[0]", ".c.a.b", `.["a"]`, `.b["a"][1]`, "null", "true", "false", "1", "1.0", "-1",
 		"9007199254740993", `"a"`, `"b\n"`, `"é"`, "$topic", "$offset", "$headers.h", "empty", "nan", "infinite", ".a?", ".b.a?", `error("x")`,
-		"9007199254740992.0", "[]", "{}",
+		"9007199254740992.0", "[]", "{}", ".a[]", ".a[]?", ".b[.c]", ".c[1:]", ".a[.b]?", "..", "(.a | length)", "{a, $topic}", "path(.a)", "($headers | .h)",
 	})
 	if depth == 0 {
 		return leaf.Draw(t, "leaf")
 	}
 	sub := func() string { return drawExpr(t, depth-1) }
-	switch rapid.IntRange(0, 16).Draw(t, "form") {
+	switch rapid.IntRange(0, 24).Draw(t, "form") {
 	case 0, 1, 2:
 		return "(" + sub() + rapid.SampledFrom([]string{" == ", " != ", " < ", " <= ", " > ", " >= "}).Draw(t, "op") + sub() + ")"
 	case 3:
@@ -96,7 +96,23 @@ func drawExpr(t *rapid.T, depth int) string {
 	case 14:
 		return `"<\(` + sub() + `)>"`
 	case 15:
-		return "(try " + sub() + ` catch "caught")`
+		return "(try (" + sub() + `) catch "caught")`
+	case 16:
+		return "(reduce " + sub() + " as $x (" + sub() + "; [., $x, .a?]))"
+	case 17:
+		return "[foreach " + sub() + " as $x (" + sub() + "; [$x]; [., " + sub() + "])]"
+	case 18:
+		return "first(" + sub() + ")"
+	case 19:
+		return "any(" + sub() + "; . == 1)"
+	case 20:
+		return "[limit(2; " + sub() + ")]"
+	case 21:
+		return "(if " + sub() + " then " + sub() + " elif " + sub() + " then " + sub() + " else " + sub() + " end)"
+	case 22:
+		return "{(" + sub() + "): " + sub() + `, "k\(` + sub() + `)": 1}`
+	case 23:
+		return "(" + sub() + ` | tostring | length)`
 	default:
 		// Not X | CONSTANT: gojq 0.12.20 gets ((A or B) | 5) == . wrong, by an optimization of constants.
 		return "(" + sub() + " | [., " + sub() + "])"

@@ -27,15 +27,23 @@ func (c *planner) node(q *gojq.Query) (node, error) {
 }
 
 // gojq leaves q to gojq.
-func (c *planner) gojq(q *gojq.Query) (node, error) {
+func (c *planner) gojq(q *gojq.Query) (*gojqNode, error) {
 	p, err := newProgram(q)
 	if err != nil {
 		return nil, err
 	}
-	if p.reads {
-		c.read(root)
+	n := &gojqNode{whole: p}
+	if !p.reads {
+		return n, nil
 	}
-	return &gojqNode{prog: p}, nil
+	if n.local = localize(q); n.local == nil {
+		c.read(root)
+		return n, nil
+	}
+	for _, path := range n.local.paths {
+		c.read(path)
+	}
+	return n, nil
 }
 
 func (c *planner) read(p event.Path) {

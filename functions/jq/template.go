@@ -26,10 +26,10 @@ type Template struct {
 type part struct {
 	text    string
 	expr    *Expr
-	at      int      // where the part begins in the source, -1 if not known
-	format  string   // "@uri" and the like, which jq's formatted strings apply to each value
-	apply   *program // the format
-	escaped bool     // the expression itself ends with | @uri
+	at      int       // where the part begins in the source, -1 if not known
+	format  string    // "@uri" and the like, which jq's formatted strings apply to each value
+	apply   *gojqNode // the format
+	escaped bool      // the expression itself ends with | @uri
 }
 
 // CompileTemplate compiles a template: text in which \(EXPRESSION) interpolates and \\( stands for \(
@@ -280,7 +280,7 @@ func formatPart(src string, q *gojq.Query, format string) (part, error) {
 	}
 	f, err := gojq.Parse(format)
 	if err == nil {
-		p.apply, err = newProgram(f)
+		p.apply, err = new(planner).gojq(f)
 	}
 	if err != nil {
 		return part{}, &SyntaxError{Offset: strings.Index(src, format), Message: err.Error()}

@@ -10,7 +10,7 @@ import (
 	"github.com/a0c75104/enricher/functions/jq"
 )
 
-func template(t *testing.T, src string) *jq.Template {
+func template(t testing.TB, src string) *jq.Template {
 	t.Helper()
 	tpl, err := jq.CompileTemplate(src)
 	if err != nil {
