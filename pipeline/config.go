@@ -6,7 +6,7 @@ import (
 
 // config is a pipeline file. The tags of its fields are the one declaration of each key: yaml is its
 // name, doc its line in the docs, default its text when left out, and required, enum and min what they
-// say.
+// say; refuse is a value that people will try in vain, and why the reason.
 type config struct {
 	Name            string             `yaml:"name" required:"true" doc:"name of the job, label of its metrics, and consumer group unless source.kafka.group says otherwise"`
 	Kafka           connection         `yaml:"kafka" doc:"connection of every kafka: below that does not say otherwise"`
@@ -38,7 +38,7 @@ type connection struct {
 
 // saslConfig says how to log in to Kafka.
 type saslConfig struct {
-	Mechanism    string           `yaml:"mechanism" required:"true" enum:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER" doc:"how the password or token is proved"`
+	Mechanism    string           `yaml:"mechanism" required:"true" enum:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER" refuse:"GSSAPI" why:"Kerberos is not supported: use SCRAM-SHA-512, or OAUTHBEARER, on a listener of the cluster that offers it" doc:"how the password or token is proved"`
 	Username     string           `yaml:"username" doc:"name of the user, or client id for OAUTHBEARER"`
 	Password     functions.Secret `yaml:"password" doc:"password, or client secret for OAUTHBEARER"`
 	PasswordFile string           `yaml:"password_file" doc:"file that holds the password; it is read again when it changes"`

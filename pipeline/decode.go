@@ -243,6 +243,9 @@ func parseText(v reflect.Value, text string, tag reflect.StructTag) error {
 func checkTags(v reflect.Value, text string, tag reflect.StructTag) error {
 	if e := tag.Get("enum"); e != "" {
 		known := strings.Split(e, "|")
+		if text != "" && text == tag.Get("refuse") {
+			return fmt.Errorf("%s: %s", text, tag.Get("why"))
+		}
 		if !slices.Contains(known, text) {
 			return fmt.Errorf("want one of %s, not %q%s", strings.Join(known, ", "), text, suggestion(text, known))
 		}

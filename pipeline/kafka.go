@@ -20,3 +20,6 @@ func (a *assembly) start() error { return nil }
 func (a *assembly) kafkaSource(*kafkaSource) (streammanager.Source, error) { return nil, errNoKafka }
 
 func (a *assembly) kafkaSink(*kafkaSink) (streammanager.Sink, error) { return nil, errNoKafka }
+
+// options lists the client settings.
+func (d *documenter) options() {}

@@ -273,23 +273,31 @@ func (b *builder) mapping(n *yaml.Node, out *node, path string) {
 
 // merge returns the maps that a merge key names.
 func (b *builder) merge(v *yaml.Node, path string) []*node {
-	m := b.build(v, join(path, "<<"))
+	m := b.build(v, below(path, "<<"))
 	switch {
 	case m == nil:
 		return nil
 	case m.kind == yaml.MappingNode:
 		return []*node{m}
 	case m.kind != yaml.SequenceNode:
-		b.problem(v, join(path, "<<"), "want a map or a list of maps to merge, not %s", m.what())
+		b.problem(v, below(path, "<<"), "want a map or a list of maps to merge, not %s", m.what())
 		return nil
 	}
 	var out []*node
 	for _, c := range m.vals {
 		if c.kind != yaml.MappingNode {
-			b.problem(v, join(path, "<<"), "want a map or a list of maps to merge, not a list with %s", c.what())
+			b.problem(v, below(path, "<<"), "want a map or a list of maps to merge, not a list with %s", c.what())
 			continue
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// below returns the path of a key that is written plainly although it is no plain word.
+func below(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
 }

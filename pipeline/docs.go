@@ -1,0 +1,137 @@
+package pipeline
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/a0c75104/enricher/functions"
+)
+
+// Docs returns the table of all keys as Markdown, made from the declarations that the loader reads by.
+func Docs(specs []functions.Spec) (string, error) {
+	all, err := allSpecs(specs)
+	if err != nil {
+		return "", err
+	}
+	d := &documenter{schemer: &schemer{specs: all}}
+	d.WriteString(docsIntro)
+	d.section("Top level", "", reflect.TypeFor[config]())
+	d.section("`kafka`", "kafka", reflect.TypeFor[connection]())
+	d.note("A `kafka:` block below that names no brokers of its own takes brokers, `tls` and `sasl` from here. " +
+		"One that does is another cluster: only `options` are taken over, key by key.")
+	d.section("`kafka.tls`", "tls", reflect.TypeFor[tlsConfig]())
+	d.section("`kafka.sasl`", "sasl", reflect.TypeFor[saslConfig]())
+	d.section("`source.kafka`", "source.kafka", reflect.TypeFor[kafkaSource]())
+	d.section("`source.file`, `sink.file`", "file", reflect.TypeFor[fileEnd]())
+	d.section("`sink.kafka`", "sink.kafka", reflect.TypeFor[kafkaSink]())
+	d.section("`error_sink`", "error_sink", reflect.TypeFor[errorSink]())
+	d.section("`partition_by`", "partition_by", reflect.TypeFor[partitionBy]())
+	d.section("`window`", "window", reflect.TypeFor[windowConfig]())
+	d.section("`limits`", "limits", reflect.TypeFor[limits]())
+	d.section("`gateway`", "gateway", reflect.TypeFor[gateway]())
+	d.section("`process[]`", "process[]", reflect.TypeFor[itemKeys]())
+	for _, spec := range all {
+		d.function(spec)
+	}
+	d.options()
+	return d.String(), nil
+}
+
+const docsIntro = `# The keys of a pipeline file
+
+<!-- Made from the tags in pipeline/config.go: go test ./pipeline -run TestDocsAreCurrent -update -->
+
+A file is one YAML document. Unknown, repeated and mistyped keys are problems, and so are YAML tags. Anchors, merge keys and
+top-level keys that begin with ` + "`" + `x-` + "`" + ` are allowed. Durations are written as ` + "`" + `500ms` + "`" + ` or ` + "`" + `1m30s` + "`" + `, sizes as ` + "`" + `64MiB` + "`" + ` or ` + "`" + `10kB` + "`" + `. Files are
+looked for from the working directory of the process.
+
+` + "`" + `${NAME}` + "`" + `, ` + "`" + `${NAME:-default}` + "`" + ` and ` + "`" + `${file:PATH}` + "`" + ` are replaced in values after the YAML was read, and then typed; ` + "`" + `:-` + "`" + ` stands in for a
+variable that is not set or empty, and one trailing line feed of a file is cut. A value that is nothing but empty references counts as
+left out. ` + "`" + `$${` + "`" + ` is the text ` + "`" + `${` + "`" + `. Lists take text with commas.
+
+` + "`" + `--overlay FILE` + "`" + ` lays a file over this one: maps key by key, everything else replaced, a key without a value taken out. ` + "`" + `--set path=value` + "`" + `
+does so for one key, with a path such as ` + "`" + `source.kafka.options["linger.ms"]` + "`" + ` or ` + "`" + `process[0].when` + "`" + `: a value that begins with ` + "`" + `[` + "`" + ` or ` + "`" + `{` + "`" + ` is
+taken as YAML, ` + "`" + `null` + "`" + ` as leaving the key out, and anything else as text, to be typed by its key.
+`
+
+// documenter writes tables of keys.
+type documenter struct {
+	strings.Builder
+	schemer *schemer
+}
+
+func (d *documenter) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
+
+func (d *documenter) note(text string) { d.printf("\n%s\n", text) }
+
+func (d *documenter) section(title, path string, t reflect.Type) {
+	d.printf("\n## %s\n\n", title)
+	var inherits bool
+	if path != "kafka" {
+		for i := range t.NumField() {
+			inherits = inherits || t.Field(i).Anonymous && t.Field(i).Type == reflect.TypeFor[connection]()
+		}
+	}
+	if inherits {
+		d.printf("The keys of `kafka`, and:\n\n")
+	}
+	d.table(t, "", inherits)
+}
+
+const tableHead = "| key | type | default | meaning |\n|---|---|---|---|\n"
+
+func (d *documenter) table(t reflect.Type, prefix string, inherits bool) {
+	d.printf(tableHead)
+	d.rows(t, prefix, inherits)
+}
+
+func (d *documenter) rows(t reflect.Type, prefix string, inherits bool) {
+	skip := map[string]bool{}
+	if inherits {
+		for _, k := range keysOf(reflect.TypeFor[connection]()) {
+			skip[k] = true
+		}
+	}
+	for _, f := range fieldsOf(reflect.New(t).Elem()) {
+		if skip[f.key] {
+			continue
+		}
+		_, name := d.schemer.of(f.v.Type(), f.tag)
+		def := f.tag.Get("default")
+		switch {
+		case f.tag.Get("required") == "true":
+			def = "required"
+		case def != "":
+			def = "`" + def + "`"
+		}
+		d.printf("| `%s` | %s | %s | %s |\n", prefix+f.key, cell(name), def, cell(f.tag.Get("doc")))
+	}
+}
+
+// cell makes text fit for a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+func (d *documenter) function(spec functions.Spec) {
+	d.printf("\n### `%s`\n\n%s.\n\n", spec.Name(), strings.ToUpper(spec.Doc()[:1])+spec.Doc()[1:])
+	docs := functions.DescribeOptions(spec)
+	if len(docs) == 1 && docs[0].Path == "" {
+		d.printf("Takes a single value: %s.\n", docs[0].Type)
+		return
+	}
+	d.printf(tableHead)
+	for _, o := range docs {
+		def := o.Default
+		switch {
+		case o.Required:
+			def = "required"
+		case def != "":
+			def = "`" + def + "`"
+		}
+		name := o.Type
+		if len(o.Enum) > 0 {
+			name = strings.Join(o.Enum, ", ")
+		}
+		d.printf("| `%s` | %s | %s | %s |\n", o.Path, cell(name), def, cell(o.Doc))
+	}
+}
