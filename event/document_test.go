@@ -249,6 +249,39 @@ func TestGetFollowsJQ(t *testing.T) {
 	}
 }
 
+func TestPathsAreFoundWhateverTheirOrderAndLength(t *testing.T) {
+	long, longer := strings.Repeat("n", 63), strings.Repeat("n", 100)
+	doc := `{"l":[0,1,2,3,4,5],"` + long + `":"63","` + longer + `":"100","\ud800":"half"}`
+	for _, ps := range [][]string{
+		{".l[4]", ".l[1]", ".l[5]", ".l[0]", "." + longer, "." + long, `.["\ufffd"]`},
+		{".l[0]", ".l[1]", ".l[4]", ".l[5]", "." + long, `.["\ufffd"]`, "." + longer},
+	} {
+		e := value(doc)
+		if err := e.Check(paths(t, ps...)); err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]string{
+			".l[0]": "0", ".l[1]": "1", ".l[4]": "4", ".l[5]": "5",
+			"." + long: `"63"`, "." + longer: `"100"`, `.["\ufffd"]`: `"half"`,
+		} {
+			if got, err := e.Get(path(t, text)); string(got) != want || err != nil {
+				t.Errorf("Get(%s) = %q, %v; want %s", text, got, err, want)
+			}
+		}
+	}
+}
+
+func TestRefusedCheckLeavesNothingKnown(t *testing.T) {
+	e := value(`{"x":1,"a":2,"x":3}`)
+	if err := e.Check(paths(t, ".a")); err != nil {
+		t.Fatal(err)
+	}
+	wantType(t, "Check for a repeated name", e.Check(paths(t, ".x", ".y", ".a")), event.InvalidEvent)
+	if got, err := e.Get(path(t, ".a")); string(got) != "2" || err != nil {
+		t.Errorf("Get(.a) = %q, %v; want 2", got, err)
+	}
+}
+
 func TestInvalidValueIsRefusedByEveryMethod(t *testing.T) {
 	for _, e := range []*event.Event{value(`{"a":1}}`), value(""), event.New(event.Position{}, nil, nil, nil, time.Time{})} {
 		p := path(t, ".a")

@@ -161,23 +161,14 @@ func (e *Event) entry(p Path, sp span) span {
 }
 
 // nameBefore returns where the name of the member starts whose value starts at i. Within the name
-// every quote has an odd number of backslashes before it, the opening one none.
+// every quote has a backslash before it.
 func (e *Event) nameBefore(i int) int {
 	colon := e.backOver(i - 1)
 	i = e.backOver(colon-1) - 1
-	for {
-		for e.value[i] != '"' {
-			i--
-		}
-		slashes := 0
-		for e.value[i-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return i
-		}
+	for e.value[i] != '"' || e.value[i-1] == '\\' {
 		i--
 	}
+	return i
 }
 
 // moved keeps what is still known after size bytes took the place of those at cut, for an edit at p.

@@ -77,6 +77,21 @@ func TestSetChangesNothingElse(t *testing.T) {
 	}
 }
 
+func TestSetKeepsNothingOfItsArgument(t *testing.T) {
+	for _, p := range []string{".", ".a"} {
+		e := value(`{"a":1}`)
+		raw := []byte("12345")
+		if err := e.Set(path(t, p), raw); err != nil {
+			t.Fatal(err)
+		}
+		want := string(e.Value())
+		copy(raw, "99999")
+		if string(e.Value()) != want {
+			t.Errorf("Set(%s): the value changed with the argument: %s", p, e.Value())
+		}
+	}
+}
+
 func TestDeleteTakesNameAndOneComma(t *testing.T) {
 	tests := []struct {
 		name, value, path, want string

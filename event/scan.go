@@ -343,14 +343,14 @@ func (s *scanner) escape(i int) int {
 }
 
 // plain returns the first place from i on that holds a quote, a backslash, a control character or a
-// byte outside ASCII, or the end of b. It looks at eight bytes at once: in each term below the lowest
-// set top bit marks the first byte that matches.
+// byte outside ASCII, or the end of b. It looks at eight bytes at once: in each term below, the lowest
+// set top bit marks the first byte that matches or lies outside ASCII.
 func plain(b []byte, i int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for len(b)-i >= 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
 		quote, slash := w^('"'*ones), w^('\\'*ones)
-		stop := (w | (w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+		stop := (w | (w - ' '*ones) | (quote - ones) | (slash - ones)) & tops
 		if stop != 0 {
 			return i + bits.TrailingZeros64(stop)/8
 		}

@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -67,6 +68,9 @@ func TestUnquoteReadsOneString(t *testing.T) {
 		`"\ud83dx\ude00"`:               "\ufffdx\ufffd",
 		`"\ud83d\u0041"`:                "\ufffdA",
 		`"\ud83d\ud83d\ude00"`:          "\ufffd😀",
+		`"\ud83dxxde00"`:                "\ufffdxxde00",
+		`"\ud83dxude00"`:                "\ufffdxude00",
+		`"\ud83d\nde00"`:                "\ufffd\nde00",
 		`"\ud83d\\ude00"`:               "\ufffd\\ude00",
 		"\"\u2028 <>& é\"":              "\u2028 <>& é",
 		`"9007199254740993 \u0000 end"`: "9007199254740993 \x00 end",
@@ -122,6 +126,21 @@ func TestEqualValuesHaveOneCanonicalSpelling(t *testing.T) {
 		if string(got) != "x"+want || err != nil {
 			t.Errorf("AppendCanonical(x, %s) = %s, %v; want x%s", raw, got, err, want)
 		}
+	}
+}
+
+func TestEqualNamesKeepTheirOrderInCanonicalSpelling(t *testing.T) {
+	var raw, want strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&raw, `"b":%d,"a":%d,`, i, i)
+		fmt.Fprintf(&want, `"a":%d,`, i)
+	}
+	for i := range 40 {
+		fmt.Fprintf(&want, `"b":%d,`, i)
+	}
+	got, err := event.AppendCanonical(nil, []byte("{"+strings.TrimSuffix(raw.String(), ",")+"}"))
+	if string(got) != "{"+strings.TrimSuffix(want.String(), ",")+"}" || err != nil {
+		t.Errorf("got %s, %v", got, err)
 	}
 }
 
