@@ -20,8 +20,8 @@ type decoder struct {
 	resolver
 	specs    []functions.Spec
 	problems Problems
-	bad      map[string]bool  // paths that have a problem
-	unset    map[string]bool  // paths whose value names a variable that is not set
+	faulty   map[string]bool  // paths of which nothing can be built
+	unset    bool             // a value names a variable that is not set
 	values   map[string]*node // by path
 	keys     map[string]*node // by path
 }
@@ -38,15 +38,14 @@ type extra func(key, val *node, path string) bool
 
 func newDecoder(r resolver, specs []functions.Spec) *decoder {
 	return &decoder{
-		resolver: r, specs: specs, bad: map[string]bool{}, unset: map[string]bool{},
-		values: map[string]*node{}, keys: map[string]*node{},
+		resolver: r, specs: specs, faulty: map[string]bool{}, values: map[string]*node{}, keys: map[string]*node{},
 	}
 }
 
 // at reports a problem of path with the place of n.
 func (d *decoder) at(n *node, offset int, path, format string, args ...any) {
 	line, col := n.place(offset)
-	d.bad[path] = true
+	d.mark(path)
 	d.problems = append(d.problems, Problem{
 		File: n.src.name, Line: line, Col: col, Path: path, Message: n.mask(fmt.Sprintf(format, args...)), order: n.src.order,
 	})
@@ -74,18 +73,16 @@ func (d *decoder) problem(path, format string, args ...any) {
 // up returns the path that holds path; "" is the root.
 func up(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
+// mark notes that nothing can be built of the value at path, nor of what holds it.
+func (d *decoder) mark(path string) {
+	for ; !d.faulty[path]; path = up(path) {
+		d.faulty[path] = true
+	}
+}
+
 // fault reports whether the value at path, or one within it, has a problem or names a variable that is
 // not set: then nothing can be built of it.
-func (d *decoder) fault(path string) bool {
-	for _, set := range []map[string]bool{d.bad, d.unset} {
-		for p := range set {
-			if path == "" || p == path || strings.HasPrefix(p, path) && strings.ContainsRune(".[", rune(p[len(path)])) {
-				return true
-			}
-		}
-	}
-	return false
-}
+func (d *decoder) fault(path string) bool { return d.faulty[path] }
 
 // fill reads n into v.
 func (d *decoder) fill(n *node, v reflect.Value, path string, tag reflect.StructTag) {
@@ -143,10 +140,11 @@ func (d *decoder) text(n *node, path string) bool {
 		d.at(n, -1, path, "%v", err)
 	}
 	if n.unset {
-		d.unset[path] = true
+		d.unset = true
+		d.mark(path)
 		return false
 	}
-	return !d.bad[path] && (n.text != "" || !n.replaced())
+	return !d.fault(path) && (n.text != "" || !n.replaced())
 }
 
 // scalarOnly reports whether n is a single value, and a problem where not.

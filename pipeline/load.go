@@ -60,7 +60,7 @@ func Load(path string, o Options) (*Pipeline, error) {
 	d.structure(root, reflect.ValueOf(&p.cfg).Elem(), "", func(key, _ *node, _ string) bool {
 		return strings.HasPrefix(key.text, "x-")
 	})
-	p.unset = len(d.unset) > 0
+	p.unset = d.unset
 	(&checker{decoder: d, cfg: &p.cfg}).check()
 	if problems = append(problems, d.problems...); len(problems) > 0 {
 		return nil, problems.sorted()

@@ -56,6 +56,9 @@ func (ps Problems) sorted() Problems {
 
 // nearest returns the known name that is most like name, "" if none is like it.
 func nearest(name string, known []string) string {
+	if len(name) > 64 {
+		return ""
+	}
 	best, least := "", max(len(name)/3, 1)+1
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {

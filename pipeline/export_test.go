@@ -1,0 +1,25 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// PlatformFormat is the error format of format: event_platform.
+var PlatformFormat = platformFormat
+
+// KeyOf returns the key of ev by partition_by.
+func KeyOf(ev *event.Event, missing string, paths ...string) (streammanager.Key, error) {
+	p := partitionBy{Missing: missing}
+	for _, text := range paths {
+		var f functions.Path
+		if err := f.UnmarshalText([]byte(text)); err != nil {
+			return streammanager.Key{}, err
+		}
+		p.Fields = append(p.Fields, f)
+	}
+	return p.keyOf(context.Background(), ev)
+}
