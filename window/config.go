@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -15,32 +16,35 @@ type Config struct {
 	Eager   bool          // the stream also closes windows when a worker is idle
 }
 
-// Validate reports everything that is wrong with c. A window of more than one event needs a timeout,
+// Validate reports everything that is wrong with c, in one line. A window of more than one event needs a timeout,
 // since events of a key that falls silent would wait in it for ever.
 func (c Config) Validate() error {
-	var errs []error
+	var wrong []string
 	if c.Count < 0 {
-		errs = append(errs, fmt.Errorf("count %d is negative", c.Count))
+		wrong = append(wrong, fmt.Sprintf("count %d is negative", c.Count))
 	}
 	if c.Bytes < 0 {
-		errs = append(errs, fmt.Errorf("bytes %d is negative", c.Bytes))
+		wrong = append(wrong, fmt.Sprintf("bytes %d is negative", c.Bytes))
 	}
 	if c.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("timeout %v is negative", c.Timeout))
+		wrong = append(wrong, fmt.Sprintf("timeout %v is negative", c.Timeout))
 	}
 	if c.Timeout == 0 {
 		const hint = "needs a timeout, for example 500ms; without one each event is a window"
 		if c.Count > 1 {
-			errs = append(errs, fmt.Errorf("count %d %s", c.Count, hint))
+			wrong = append(wrong, fmt.Sprintf("count %d %s", c.Count, hint))
 		}
 		if c.Bytes > 0 {
-			errs = append(errs, fmt.Errorf("bytes %d %s", c.Bytes, hint))
+			wrong = append(wrong, fmt.Sprintf("bytes %d %s", c.Bytes, hint))
 		}
 		if c.Eager {
-			errs = append(errs, fmt.Errorf("eager %s", hint))
+			wrong = append(wrong, "eager "+hint)
 		}
 	}
-	return errors.Join(errs...)
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "; "))
 }
 
 // bounds returns the events and bytes at which a window closes.
