@@ -255,6 +255,7 @@ func TestPathsAreFoundWhateverTheirOrderAndLength(t *testing.T) {
 	for _, ps := range [][]string{
 		{".l[4]", ".l[1]", ".l[5]", ".l[0]", "." + longer, "." + long, `.["\ufffd"]`},
 		{".l[0]", ".l[1]", ".l[4]", ".l[5]", "." + long, `.["\ufffd"]`, "." + longer},
+		{"." + longer},
 	} {
 		e := value(doc)
 		if err := e.Check(paths(t, ps...)); err != nil {
