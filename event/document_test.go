@@ -43,73 +43,76 @@ func wantType(t tb, what string, err error, want event.Type) {
 	}
 }
 
+func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+func objects(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
+
+var strictness = []struct {
+	name, value string
+	bad         bool
+}{
+	{name: "a scalar is a text", value: "1"},
+	{name: "white space around a value is allowed", value: " \t\r\n{ } \n"},
+	{name: "numbers beyond any machine type pass", value: "[1e400,-0,1.0,123456789012345678901234567890,1E+2]"},
+	{name: "every escape of the standard passes", value: `"\"\\\/\b\f\n\r\t\u00Af"`},
+	{name: "half of a surrogate pair passes", value: `["\ud800","\udc00x","\ud800\ud800"]`},
+	{name: "a duplicate elsewhere passes", value: `{"x":1,"x":2,"a":{"y":1,"y":2}}`},
+	{name: "depth 10,000 passes", value: nested(10000)},
+	{name: "depth 10,000 of objects passes", value: objects(10000)},
+	{name: "DEL passes", value: "\"\x7f\""},
+	{name: "nothing", value: "", bad: true},
+	{name: "white space only", value: " \n", bad: true},
+	{name: "a byte order mark", value: "\ufeff{}", bad: true},
+	{name: "depth 10,001", value: nested(10001), bad: true},
+	{name: "depth 10,001 of objects", value: objects(10001), bad: true},
+	{name: "a second value", value: "{} {}", bad: true},
+	{name: "trailing bytes", value: "1x", bad: true},
+	{name: "a trailing NUL", value: "1\x00", bad: true},
+	{name: "leading zero", value: "01", bad: true},
+	{name: "lone minus", value: "-", bad: true},
+	{name: "plus", value: "+1", bad: true},
+	{name: "no digit after the point", value: "1.", bad: true},
+	{name: "no digit before the point", value: ".1", bad: true},
+	{name: "no digit in the exponent", value: "1e", bad: true},
+	{name: "no digit after the exponent's sign", value: "1e+", bad: true},
+	{name: "NaN", value: "NaN", bad: true},
+	{name: "wrong case", value: "True", bad: true},
+	{name: "cut literal", value: "nul", bad: true},
+	{name: "long literal", value: "nulll", bad: true},
+	{name: "comma at the end of an array", value: "[1,]", bad: true},
+	{name: "comma at the end of an object", value: `{"a":1,}`, bad: true},
+	{name: "comma at the start", value: "[,1]", bad: true},
+	{name: "missing comma", value: "[1 2]", bad: true},
+	{name: "missing colon", value: `{"a" 1}`, bad: true},
+	{name: "missing value", value: `{"a":}`, bad: true},
+	{name: "name without quotes", value: `{a:1}`, bad: true},
+	{name: "single quotes", value: `{'a':1}`, bad: true},
+	{name: "open object", value: `{"a":1`, bad: true},
+	{name: "open array", value: "[1", bad: true},
+	{name: "wrong closer", value: "[1}", bad: true},
+	{name: "open string", value: `"abc`, bad: true},
+	{name: "string that ends in a backslash", value: `"abc\`, bad: true},
+	{name: "unknown escape", value: `"\x41"`, bad: true},
+	{name: "short unicode escape", value: `"\u12"`, bad: true},
+	{name: "bad hexadecimal digit", value: `"\u12g4"`, bad: true},
+	{name: "upper-case U", value: `"\U0041"`, bad: true},
+	{name: "line feed in a string", value: "\"a\nb\"", bad: true},
+	{name: "NUL in a string", value: "\"0123456789\x00\"", bad: true},
+	{name: "comment", value: "/* */1", bad: true},
+	{name: "form feed as white space", value: "\f1", bad: true},
+	{name: "no-break space as white space", value: "\u00a01", bad: true},
+	{name: "stray continuation byte", value: "\"\x80\"", bad: true},
+	{name: "overlong slash", value: "\"\xc0\xaf\"", bad: true},
+	{name: "overlong in three bytes", value: "\"\xe0\x80\xaf\"", bad: true},
+	{name: "encoded surrogate half", value: "\"\xed\xa0\x80\"", bad: true},
+	{name: "above U+10FFFF", value: "\"\xf4\x90\x80\x80\"", bad: true},
+	{name: "cut character", value: "\"\xe2\x82\"", bad: true},
+	{name: "invalid UTF-8 in a name", value: "{\"\xff\":1}", bad: true},
+	{name: "Latin-1", value: "\"caf\xe9\"", bad: true},
+}
+
 func TestCheckRefusesWhatIsNotStrictJSON(t *testing.T) {
-	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
-	objects := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
-	tests := []struct {
-		name, value string
-		bad         bool
-	}{
-		{name: "a scalar is a text", value: "1"},
-		{name: "white space around a value is allowed", value: " \t\r\n{ } \n"},
-		{name: "numbers beyond any machine type pass", value: "[1e400,-0,1.0,123456789012345678901234567890,1E+2]"},
-		{name: "every escape of the standard passes", value: `"\"\\\/\b\f\n\r\t\u00Af"`},
-		{name: "half of a surrogate pair passes", value: `["\ud800","\udc00x","\ud800\ud800"]`},
-		{name: "a duplicate elsewhere passes", value: `{"x":1,"x":2,"a":{"y":1,"y":2}}`},
-		{name: "depth 10,000 passes", value: nested(10000)},
-		{name: "depth 10,000 of objects passes", value: objects(10000)},
-		{name: "DEL passes", value: "\"\x7f\""},
-		{name: "nothing", value: "", bad: true},
-		{name: "white space only", value: " \n", bad: true},
-		{name: "a byte order mark", value: "\ufeff{}", bad: true},
-		{name: "depth 10,001", value: nested(10001), bad: true},
-		{name: "depth 10,001 of objects", value: objects(10001), bad: true},
-		{name: "a second value", value: "{} {}", bad: true},
-		{name: "trailing bytes", value: "1x", bad: true},
-		{name: "a trailing NUL", value: "1\x00", bad: true},
-		{name: "leading zero", value: "01", bad: true},
-		{name: "lone minus", value: "-", bad: true},
-		{name: "plus", value: "+1", bad: true},
-		{name: "no digit after the point", value: "1.", bad: true},
-		{name: "no digit before the point", value: ".1", bad: true},
-		{name: "no digit in the exponent", value: "1e", bad: true},
-		{name: "no digit after the exponent's sign", value: "1e+", bad: true},
-		{name: "NaN", value: "NaN", bad: true},
-		{name: "wrong case", value: "True", bad: true},
-		{name: "cut literal", value: "nul", bad: true},
-		{name: "long literal", value: "nulll", bad: true},
-		{name: "comma at the end of an array", value: "[1,]", bad: true},
-		{name: "comma at the end of an object", value: `{"a":1,}`, bad: true},
-		{name: "comma at the start", value: "[,1]", bad: true},
-		{name: "missing comma", value: "[1 2]", bad: true},
-		{name: "missing colon", value: `{"a" 1}`, bad: true},
-		{name: "missing value", value: `{"a":}`, bad: true},
-		{name: "name without quotes", value: `{a:1}`, bad: true},
-		{name: "single quotes", value: `{'a':1}`, bad: true},
-		{name: "open object", value: `{"a":1`, bad: true},
-		{name: "open array", value: "[1", bad: true},
-		{name: "wrong closer", value: "[1}", bad: true},
-		{name: "open string", value: `"abc`, bad: true},
-		{name: "string that ends in a backslash", value: `"abc\`, bad: true},
-		{name: "unknown escape", value: `"\x41"`, bad: true},
-		{name: "short unicode escape", value: `"\u12"`, bad: true},
-		{name: "bad hexadecimal digit", value: `"\u12g4"`, bad: true},
-		{name: "upper-case U", value: `"\U0041"`, bad: true},
-		{name: "line feed in a string", value: "\"a\nb\"", bad: true},
-		{name: "NUL in a string", value: "\"0123456789\x00\"", bad: true},
-		{name: "comment", value: "/* */1", bad: true},
-		{name: "form feed as white space", value: "\f1", bad: true},
-		{name: "no-break space as white space", value: "\u00a01", bad: true},
-		{name: "stray continuation byte", value: "\"\x80\"", bad: true},
-		{name: "overlong slash", value: "\"\xc0\xaf\"", bad: true},
-		{name: "overlong in three bytes", value: "\"\xe0\x80\xaf\"", bad: true},
-		{name: "encoded surrogate half", value: "\"\xed\xa0\x80\"", bad: true},
-		{name: "above U+10FFFF", value: "\"\xf4\x90\x80\x80\"", bad: true},
-		{name: "cut character", value: "\"\xe2\x82\"", bad: true},
-		{name: "invalid UTF-8 in a name", value: "{\"\xff\":1}", bad: true},
-		{name: "Latin-1", value: "\"caf\xe9\"", bad: true},
-	}
-	for _, tt := range tests {
+	for _, tt := range strictness {
 		for _, at := range []string{"%s", `{"x":{"y":[%s]}}`} { // alone, and where no path leads
 			text := fmt.Sprintf(at, tt.value)
 			if at != "%s" && (strings.HasPrefix(tt.name, "depth") || strings.HasPrefix(tt.name, "nothing") ||
@@ -183,56 +186,58 @@ func TestOnlyDuplicatesAlongAPathAreRefused(t *testing.T) {
 	}
 }
 
-func TestGetFollowsJQ(t *testing.T) {
-	const doc = ` {"a": {"b": [10, {"c": "x"}, null], "n": null}, "s": "text", "t": true, "f": false, "i": 9007199254740993,
+const jqDoc = ` {"a": {"b": [10, {"c": "x"}, null], "n": null}, "s": "text", "t": true, "f": false, "i": 9007199254740993,
 		"\u0065": 1.0, "x y": 1e400, "": {"": 0}, "o": {}} `
-	tests := []struct {
-		path, want, err string
-	}{
-		{path: ".", want: strings.TrimSpace(doc)},
-		{path: ".a.b", want: `[10, {"c": "x"}, null]`},
-		{path: ".a.b[0]", want: "10"},
-		{path: ".a.b[1].c", want: `"x"`},
-		{path: ".a.b[2]", want: "null"},
-		{path: ".a.b[3]"},
-		{path: ".a.b[2].x.y[0]"},
-		{path: ".a.n", want: "null"},
-		{path: ".a.n.x"},
-		{path: ".a.n[0]"},
-		{path: ".nope"},
-		{path: ".nope.x[0].y"},
-		{path: ".o.x"},
-		{path: ".e", want: "1.0"},
-		{path: ".i", want: "9007199254740993"},
-		{path: `.["x y"]`, want: "1e400"},
-		{path: `.[""][""]`, want: "0"},
-		{path: ".s.x", err: `cannot index string with "x"`},
-		{path: ".s[0]", err: `cannot index string with number`},
-		{path: ".t.x.y", err: `cannot index boolean with "x"`},
-		{path: ".f[1]", err: `cannot index boolean with number`},
-		{path: ".i.x", err: `cannot index number with "x"`},
-		{path: ".a[0]", err: `cannot index object with number`},
-		{path: ".[0]", err: `cannot index object with number`},
-		{path: ".a.b.c", err: `cannot index array with "c"`},
-		{path: ".a.b[1].c.d", err: `cannot index string with "d"`},
-	}
+
+var jqReads = []struct {
+	path, want, err string
+}{
+	{path: ".", want: strings.TrimSpace(jqDoc)},
+	{path: ".a.b", want: `[10, {"c": "x"}, null]`},
+	{path: ".a.b[0]", want: "10"},
+	{path: ".a.b[1].c", want: `"x"`},
+	{path: ".a.b[2]", want: "null"},
+	{path: ".a.b[3]"},
+	{path: ".a.b[2].x.y[0]"},
+	{path: ".a.n", want: "null"},
+	{path: ".a.n.x"},
+	{path: ".a.n[0]"},
+	{path: ".nope"},
+	{path: ".nope.x[0].y"},
+	{path: ".o.x"},
+	{path: ".e", want: "1.0"},
+	{path: ".i", want: "9007199254740993"},
+	{path: `.["x y"]`, want: "1e400"},
+	{path: `.[""][""]`, want: "0"},
+	{path: ".s.x", err: `cannot index string with "x"`},
+	{path: ".s[0]", err: `cannot index string with number`},
+	{path: ".t.x.y", err: `cannot index boolean with "x"`},
+	{path: ".f[1]", err: `cannot index boolean with number`},
+	{path: ".i.x", err: `cannot index number with "x"`},
+	{path: ".a[0]", err: `cannot index object with number`},
+	{path: ".[0]", err: `cannot index object with number`},
+	{path: ".a.b.c", err: `cannot index array with "c"`},
+	{path: ".a.b[1].c.d", err: `cannot index string with "d"`},
+}
+
+func TestGetFollowsJQ(t *testing.T) {
 	var all []string
-	for _, tt := range tests {
+	for _, tt := range jqReads {
 		all = append(all, tt.path)
 	}
-	checked := value(doc)
+	checked := value(jqDoc)
 	if err := checked.Check(paths(t, all...)); err != nil {
 		t.Fatal(err)
 	}
-	few := value(doc)
+	few := value(jqDoc)
 	if err := few.Check(paths(t, ".a.b", ".s.x")); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range tests {
+	for _, tt := range jqReads {
 		for _, how := range []struct {
 			name string
 			e    *event.Event
-		}{{"checked", checked}, {"checked for others", few}, {"not checked", value(doc)}} {
+		}{{"checked", checked}, {"checked for others", few}, {"not checked", value(jqDoc)}} {
 			got, err := how.e.Get(path(t, tt.path))
 			if string(got) != tt.want || (got == nil) != (tt.want == "") {
 				t.Errorf("%s: Get(%s) = %q, want %q", how.name, tt.path, got, tt.want)
