@@ -206,8 +206,8 @@ func (s *Source) rewind() error {
 	return nil
 }
 
-// BufferBytes bounds what is read ahead of Poll.
-func (s *Source) BufferBytes() int64 { return 2*batchBytes + s.cfg.MaxLineBytes }
+// BufferBytes bounds what is read ahead of Poll, save for one line that is longer.
+func (s *Source) BufferBytes() int64 { return 2 * batchBytes }
 
 // Close frees the file.
 func (s *Source) Close() {

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/pipeline"
+)
+
+func (a *app) validateCommand() *cobra.Command {
+	var load loadFlags
+	var allowUnset bool
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check pipeline files and print every problem, opening nothing",
+		Args:  files,
+		RunE: func(_ *cobra.Command, paths []string) error {
+			loaded, err := a.load(a.stderr, paths, load, allowUnset)
+			if err != nil {
+				return err
+			}
+			for _, p := range loaded {
+				if worst, err := p.WorstCaseBytes(); err == nil {
+					fmt.Fprintf(a.stdout, "%s: ok; its events take at most %s\n", p.File(), worst)
+				} else { // a variable of it is not set, as the flag allows
+					fmt.Fprintf(a.stdout, "%s: ok, with variables that are not set\n", p.File())
+				}
+			}
+			return nil
+		},
+	}
+	load.register(cmd)
+	cmd.Flags().BoolVar(&allowUnset, "allow-unset", false, "accept ${NAME} of a variable that is not set, as of a file checked without its secrets")
+	return cmd
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of a pipeline file, for editors",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			schema, err := pipeline.Schema(a.specs)
+			if err != nil {
+				return &exitError{status: exitInvalid, err: err}
+			}
+			_, err = fmt.Fprintf(a.stdout, "%s\n", strings.TrimSuffix(string(schema), "\n"))
+			return written(err)
+		},
+	}
+}
+
+func (a *app) functionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "functions [NAME...]",
+		Short: "List the registered functions and their options",
+		RunE: func(_ *cobra.Command, names []string) error {
+			set, err := functions.NewSet(append(pipeline.Builtins(), a.specs...)...)
+			if err != nil {
+				return &exitError{status: exitInvalid, err: err}
+			}
+			if len(names) == 0 {
+				names = set.Names()
+			}
+			for i, name := range names {
+				spec, ok := set.Lookup(name)
+				if !ok {
+					return fmt.Errorf("unknown function %q; known are %s", name, strings.Join(set.Names(), ", "))
+				}
+				if i > 0 {
+					fmt.Fprintln(a.stdout)
+				}
+				if err := describe(a.stdout, spec); err != nil {
+					return written(err)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// describe writes one function and a line for each of its options.
+func describe(w io.Writer, spec functions.Spec) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s: %s\n", spec.Name(), spec.Doc())
+	for _, o := range functions.DescribeOptions(spec) {
+		if o.Path == "" {
+			fmt.Fprintf(table, "  takes one value: %s\n", o.Type)
+			continue
+		}
+		kind, note := o.Type, "default "+o.Default
+		if len(o.Enum) > 0 {
+			kind = strings.Join(o.Enum, "|")
+		}
+		switch {
+		case o.Required:
+			note = "required"
+		case o.Default == "":
+			note = ""
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", o.Path, kind, note, o.Doc)
+	}
+	return table.Flush()
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit and the Go version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := buildOf()
+			_, err := fmt.Fprintf(a.stdout, "enricher %s, commit %s, %s\n", b.version, b.commit, b.goVersion)
+			return written(err)
+		},
+	}
+}
+
+// written makes an error of writing a command's output a failure of the command.
+func written(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed(fmt.Errorf("writing the output: %w", err))
+}
+
+// build says what the binary was made from.
+type build struct{ version, commit, goVersion string }
+
+func buildOf() build {
+	b := build{version: "devel", commit: "unknown", goVersion: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		b.version = v
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			b.commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			b.commit += "+changes"
+		}
+	}
+	return b
+}

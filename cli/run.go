@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/a0c75104/enricher/pipeline"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var load loadFlags
+	cmd := &cobra.Command{
+		Use:   "run FILE...",
+		Short: "Run pipelines until they are stopped or every bounded source has ended",
+		Args:  files,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			log, err := a.log.logger(a.stderr, slog.LevelInfo)
+			if err != nil {
+				return err
+			}
+			loaded, err := a.load(a.stderr, paths, load, false)
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), log, loaded)
+		},
+	}
+	load.register(cmd)
+	return cmd
+}
+
+// job is one pipeline that runs in the process.
+type job struct {
+	pipeline *pipeline.Pipeline
+	stream   *streammanager.Stream
+	close    func() error
+	log      *slog.Logger
+}
+
+// run runs the pipelines together. The first that fails for good ends the others, which drain.
+func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipeline) error {
+	addr, by := gatewayOf(loaded)
+	_, isDefault := by.GatewayListen()
+	l, err := listen(ctx, addr, isDefault, log)
+	if err != nil {
+		return failed(err)
+	}
+	embedded := &pipeline.Embedded{}
+	jobs, gatherers, err := a.build(loaded, embedded, log)
+	if err != nil {
+		return failed(errors.Join(err, l.Close(), embedded.Close()))
+	}
+	probes := make([]probe, len(jobs))
+	for i, j := range jobs {
+		probes[i] = probe{pipeline: j.pipeline.Name(), ready: func() error { return j.stream.Status().Ready }}
+	}
+	server := newServer(l, gatherers, probes, log)
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	var served sync.WaitGroup
+	served.Go(func() { server.run(serving) })
+
+	ok := runJobs(ctx, log, jobs)
+	stopServing()
+	served.Wait()
+	if err := embedded.Close(); err != nil {
+		log.Warn("closing the embedded broker", "err", err)
+	}
+	if !ok {
+		return &exitError{status: exitFailed}
+	}
+	return nil
+}
+
+// build makes the streams, each with a registry of its own.
+func (a *app) build(loaded []*pipeline.Pipeline, embedded *pipeline.Embedded, log *slog.Logger) ([]*job, prometheus.Gatherers, error) {
+	process := prometheus.NewRegistry()
+	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	gatherers := prometheus.Gatherers{process}
+	var jobs []*job
+	for _, p := range loaded {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(buildInfo(p.Name()))
+		gatherers = append(gatherers, registry)
+		stream, closeAll, err := p.Build(pipeline.Deps{
+			Logger: log, Metrics: registry, Embedded: embedded, Stdin: a.stdin, Stdout: a.stdout,
+		})
+		if err != nil {
+			for _, j := range jobs {
+				err = errors.Join(err, j.close())
+			}
+			return nil, nil, err
+		}
+		jobs = append(jobs, &job{pipeline: p, stream: stream, close: closeAll, log: log.With("pipeline", p.Name())})
+	}
+	return jobs, gatherers, nil
+}
+
+// buildInfo is the metric that says which build a pipeline runs in.
+func buildInfo(name string) prometheus.Collector {
+	b := buildOf()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "enricher_build_info", Help: "Always 1; the labels say what the binary was made from.",
+		ConstLabels: prometheus.Labels{"pipeline": name, "version": b.version, "commit": b.commit, "goversion": b.goVersion},
+	})
+	info.Set(1)
+	return info
+}
+
+// runJobs runs all jobs until they have ended and reports whether none failed.
+func runJobs(ctx context.Context, log *slog.Logger, jobs []*job) bool {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	unwatch := context.AfterFunc(ctx, func() {
+		log.Info("stopping: what is in progress is finished and committed", "cause", context.Cause(ctx))
+	})
+	defer unwatch()
+	var running sync.WaitGroup
+	ok := make([]bool, len(jobs))
+	for i, j := range jobs {
+		running.Go(func() {
+			if err := j.run(ctx); err != nil {
+				j.log.Error("the pipeline failed", "err", err)
+				stop(errors.New("pipeline " + j.pipeline.Name() + " failed"))
+				return
+			}
+			ok[i] = true
+		})
+	}
+	running.Wait()
+	for _, good := range ok {
+		if !good {
+			return false
+		}
+	}
+	return true
+}
+
+func (j *job) run(ctx context.Context) error {
+	if worst, err := j.pipeline.WorstCaseBytes(); err == nil {
+		j.log.Info("starting", "file", j.pipeline.File(), "buffers", worst.String())
+	}
+	err := errors.Join(j.stream.Run(ctx), j.close())
+	s := j.stream.Status()
+	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", s.InFlightEvents)
+	return err
+}

@@ -1,0 +1,29 @@
+package cli_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/a0c75104/enricher/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"enricher": func() { os.Exit(cli.Main(os.Args[1:])) },
+		// custom is a program with functions of its own.
+		"custom": func() { os.Exit(cli.Main(os.Args[1:], shout, fails)) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status": status, "start": start, "signal": sendSignal, "ends": ends, "wait-for": waitFor, "http-get": httpGet, "busy-port": busyPort,
+		},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
