@@ -12,6 +12,10 @@
 // at any size; on other numbers it is that of 64-bit floats. Objects that an expression builds have
 // their members in the order written, and any other object that gojq made or changed has them sorted.
 //
+// Where gojq differs from jq the package follows gojq: an error on the left of // is not caught, for
+// one. A value that is decoded as a whole may not have a member twice, and an escape in it that names half of
+// a surrogate pair becomes U+FFFD when the program writes it again.
+//
 // The package starts no goroutine. An evaluation that takes longer than a second ends with an error,
 // except within one single built-in that works on a large value.
 package jq

@@ -41,7 +41,7 @@ func typeOf(err error) event.Type {
 }
 
 const document = `{"a": {"b": 1.0, "id": 9007199254740993, "big": 1e400, "neg": -0.0}, "s": "x\u0041\n",` +
-	` "list": [1, 2.50, 1E2], "t": true, "n": null, "z": {"y": 1, "x": 2}}`
+	` "list": [1, 2.50, 1E2], "t": true, "n": null, "z": {"y": 1, "x": 2}, "plain": "A", "escaped": "\u0041"}`
 
 func TestJSON(t *testing.T) {
 	ctx := event.WithPipeline(context.Background(), "job")
@@ -71,6 +71,11 @@ func TestJSON(t *testing.T) {
 		{"an alternative that is not needed", `.a.b // (1|error)`, `1.0`},
 		{"an alternative for no result", `(.list[] | select(. == 7)) // "none"`, `"none"`},
 		{"comparing", `[.a.b == 1, .s == "xA\n", .a.id != 9007199254740992, .list < .z, .n == null]`, `[true,true,true,true,true]`},
+		{"comparing a string with its escaped spelling", `["xA\n" == .s, .s == "xA\n", .plain == .escaped, .escaped == .plain, .escaped < .plain]`,
+			`[true,true,true,true,false]`},
+		{"comparing false and true", `[false == true, false < true, true != false, null < false]`, `[false,true,true,true]`},
+		{"comparing what JSON cannot spell", `[[nan] == [null], [infinite] == [1.7976931348623157e308], {a: nan} == {a: null}]`, `[false,false,false]`},
+		{"a condition on what another expression gives", `any((.list[] | {t: .}); .t == true)`, `false`},
 		{"not", `.n | not`, `true`},
 		{"not twice", `.n | not | not`, `false`},
 		{"the key", `$key`, `"the key"`},

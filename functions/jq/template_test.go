@@ -161,6 +161,8 @@ func TestURLRefusesValues(t *testing.T) {
 	}{
 		{"a path in the host", `https://\(.evil).x.org/`, event.Rejected},
 		{"a user in the host", `https://\(.at)/`, event.Rejected},
+		{"a character that no host name has", `https://\("a!b").x.org/`, event.Rejected},
+		{"a letter that no host name has", `https://\("é").x.org/`, event.Rejected},
 		{"a title as host", `https://\(.title)/`, event.Rejected},
 		{"a host that begins with a dot", `https://\(.up)x.org/`, event.Rejected},
 		{"a port within a name", `https://\(.host + ":80").x.org/`, event.Rejected},
