@@ -41,6 +41,9 @@ type Deps struct {
 	Stdout io.Writer
 }
 
+// epoch is the time of an event that stands for none.
+var epoch = time.Unix(0, 0)
+
 // closeTimeout bounds how long functions may take to close.
 const closeTimeout = 5 * time.Second
 
@@ -92,6 +95,10 @@ func (p *Pipeline) Build(deps Deps) (*streammanager.Stream, func() error, error)
 	if deps.Metrics != nil {
 		a.metrics = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": p.cfg.Name}, deps.Metrics)
 	}
+	if deps.Embedded == nil {
+		a.deps.Embedded = &Embedded{}
+		a.closers = append(a.closers, func(context.Context) error { return a.deps.Embedded.Close() })
+	}
 	s, err := a.stream()
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("building pipeline %q: %w", p.cfg.Name, err), a.close())
@@ -133,9 +140,6 @@ func (a *assembly) stream() (*streammanager.Stream, error) {
 		CommitInterval: cfg.CommitInterval.Duration(), ShutdownTimeout: cfg.ShutdownTimeout.Duration(),
 		Logger: a.deps.Logger, Metrics: a.deps.Metrics,
 	})
-	if err := a.start(); err != nil {
-		return nil, err
-	}
 	if err := a.ends(b); err != nil {
 		return nil, err
 	}
@@ -154,7 +158,7 @@ func (a *assembly) ends(b *streammanager.Builder) error {
 	if err != nil {
 		return fmt.Errorf("making the source: %w", err)
 	}
-	dst, err := a.sink(&a.p.cfg.Sink)
+	dst, err := a.sink(&a.p.cfg.Sink, false)
 	if err != nil {
 		return fmt.Errorf("making the sink: %w", err)
 	}
@@ -163,7 +167,7 @@ func (a *assembly) ends(b *streammanager.Builder) error {
 	if e == nil {
 		return nil
 	}
-	errs, err := a.sink(&e.sink)
+	errs, err := a.sink(&e.sink, true)
 	if err != nil {
 		return fmt.Errorf("making the error sink: %w", err)
 	}
@@ -182,9 +186,9 @@ func (a *assembly) source() (streammanager.Source, error) {
 	return file.NewSource(file.SourceConfig{Path: a.p.cfg.Source.File.Path, Stdin: a.deps.Stdin})
 }
 
-func (a *assembly) sink(s *sink) (streammanager.Sink, error) {
+func (a *assembly) sink(s *sink, errors bool) (streammanager.Sink, error) {
 	if s.Kafka != nil {
-		return a.kafkaSink(s.Kafka)
+		return a.kafkaSink(s.Kafka, errors)
 	}
 	return file.NewSink(file.SinkConfig{Path: s.File.Path, Stdout: a.deps.Stdout})
 }

@@ -151,10 +151,10 @@ func (c *checker) loops() {
 			c.problem(s.path+".file.path", "is the file that the source reads")
 		}
 		k := s.sink.Kafka
-		if k == nil || src.Kafka == nil || !k.Topic.Literal() || !c.sameCluster(src.Kafka.connection, k.connection) {
+		if k == nil || src.Kafka == nil || !c.sameCluster(src.Kafka.connection, k.connection) {
 			continue
 		}
-		if topic := k.Topic.String(); src.Kafka.Topics.has(topic) {
+		if topic, ok := k.literalTopic(); ok && src.Kafka.Topics.has(topic) {
 			c.problem(s.path+".kafka.topic", "%q is a topic that the source reads: every output would be an input again", topic)
 		}
 	}
@@ -172,7 +172,7 @@ func (t *topics) has(topic string) bool {
 	if t.Regexp == "" {
 		return slices.Contains(t.Names, topic)
 	}
-	re, err := regexp.Compile("^(?:" + t.Regexp + ")$")
+	re, err := regexp.Compile(t.Regexp) // anywhere in the name, as the client matches
 	return err == nil && re.MatchString(topic)
 }
 

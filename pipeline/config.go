@@ -39,12 +39,11 @@ type connection struct {
 // saslConfig says how to log in to Kafka.
 type saslConfig struct {
 	Mechanism    string           `yaml:"mechanism" required:"true" enum:"PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER" refuse:"GSSAPI" why:"Kerberos is not supported: use SCRAM-SHA-512, or OAUTHBEARER, on a listener of the cluster that offers it" doc:"how the password or token is proved"`
-	Username     string           `yaml:"username" doc:"name of the user, or client id for OAUTHBEARER"`
+	Username     string           `yaml:"username" doc:"name of the user, or the client id for OAUTHBEARER"`
 	Password     functions.Secret `yaml:"password" doc:"password, or client secret for OAUTHBEARER"`
 	PasswordFile string           `yaml:"password_file" doc:"file that holds the password; it is read again when it changes"`
 	TokenURL     string           `yaml:"token_url" doc:"where OAUTHBEARER gets its tokens"`
-	TokenFile    string           `yaml:"token_file" doc:"file that holds a token for OAUTHBEARER; it is read again when it changes"`
-	Scopes       []string         `yaml:"scopes" doc:"scopes that a token is asked for"`
+	Scope        string           `yaml:"scope" doc:"scope that a token is asked for"`
 }
 
 type sourceEnd struct {

@@ -1,10 +1,13 @@
 package pipeline
 
 import (
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
+
+	"github.com/a0c75104/enricher/kafka"
 )
 
 // embedded is the name of the broker inside the process.
@@ -63,31 +66,88 @@ func (c *checker) connection(path string, conn connection) {
 		if conn.SASL != nil {
 			c.problem(at("sasl"), "the embedded broker asks for no login")
 		}
-	} else if conn.DataDir != "" {
+		return
+	}
+	if conn.DataDir != "" && len(conn.Brokers) > 0 {
 		c.problem(at("data_dir"), "belongs to brokers: embedded")
+	}
+	c.sasl(at("sasl"), conn.SASL)
+}
+
+// sasl checks what a mechanism needs.
+func (c *checker) sasl(path string, s *saslConfig) {
+	if s == nil || c.fault(path) {
+		return
+	}
+	if s.Username == "" {
+		c.problem(join(path, "username"), "is required by %s", s.Mechanism)
+	}
+	switch {
+	case !s.Password.IsZero() && s.PasswordFile != "":
+		c.problem(join(path, "password_file"), "is given beside password: keep one")
+	case s.Password.IsZero() && s.PasswordFile == "":
+		c.problem(join(path, "password"), "is required: write ${NAME} to take it from the environment, or give password_file")
+	}
+	if s.Mechanism == "OAUTHBEARER" && s.TokenURL == "" {
+		c.problem(join(path, "token_url"), "is required by OAUTHBEARER")
+	}
+	if s.Mechanism != "OAUTHBEARER" && (s.TokenURL != "" || s.Scope != "") {
+		c.problem(path, "token_url and scope belong to OAUTHBEARER")
 	}
 }
 
-// reachable checks that a kafka: block has brokers, of its own or by default.
-func (c *checker) reachable(path string, conn connection) {
+// block checks one kafka: block of a source or sink. It reports whether the client can be made of it.
+func (c *checker) block(path string, conn connection, side kafka.Side) bool {
+	c.connection(path, conn)
+	c.checkOptions(path, conn, side)
 	if len(conn.or(c.cfg.Kafka).Brokers) == 0 && !c.fault(path) && !c.fault("kafka") {
 		c.problem(join(path, "brokers"), "is required: write brokers here, or once under kafka: at the top")
 	}
+	return !c.fault(path) && !c.fault("kafka")
 }
 
-// ends checks the connections and the parts made of them.
+// ends checks the connections, and then makes each client, unopened, to see what it finds fault with.
 func (c *checker) ends() {
 	c.connection("kafka", c.cfg.Kafka)
-	if k := c.cfg.Source.Kafka; k != nil {
-		c.connection("source.kafka", k.connection)
-		c.reachable("source.kafka", k.connection)
+	c.checkOptions("kafka", c.cfg.Kafka, kafka.SourceSide, kafka.SinkSide)
+	a := &assembly{p: &Pipeline{cfg: *c.cfg}, log: slog.New(slog.DiscardHandler), dry: true}
+	if k := c.cfg.Source.Kafka; k != nil && c.block("source.kafka", k.connection, kafka.SourceSide) {
+		_, err := a.kafkaSource(k)
+		c.client("source.kafka", err)
 	}
-	if k := c.cfg.Sink.Kafka; k != nil {
-		c.connection("sink.kafka", k.connection)
-		c.reachable("sink.kafka", k.connection)
+	c.sink("sink.kafka", c.cfg.Sink.Kafka, a, false)
+	if e := c.errorSink(); e != nil {
+		c.sink("error_sink.kafka", e.Kafka, a, true)
 	}
-	if e := c.errorSink(); e != nil && e.Kafka != nil {
-		c.connection("error_sink.kafka", e.Kafka.connection)
-		c.reachable("error_sink.kafka", e.Kafka.connection)
+}
+
+func (c *checker) sink(path string, k *kafkaSink, a *assembly, errors bool) {
+	if k == nil || !c.block(path, k.connection, kafka.SinkSide) {
+		return
 	}
+	if topic, ok := k.literalTopic(); ok && !topicName.MatchString(topic) {
+		c.problem(join(path, "topic"), "%q is no name of a topic", topic)
+	}
+	if errors && !k.Topic.Literal() && k.Topic.ReadsValue() {
+		c.problem(join(path, "topic"), "reads the value, and that of an error event may be anything: use $topic, $key or $headers")
+	}
+	if errors && !k.Key.IsZero() && k.Key.ReadsValue() {
+		c.problem(join(path, "key"), "reads the value, and that of an error event may be anything: use $key, $topic or $headers")
+	}
+	_, err := a.kafkaSink(k, errors)
+	c.client(path, err)
+}
+
+// client reports what a client found fault with that no rule above did.
+func (c *checker) client(path string, err error) {
+	if err == nil || c.fault(path) {
+		return
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range many.Unwrap() {
+			c.problem(path, "%v", one)
+		}
+		return
+	}
+	c.problem(path, "%v", err)
 }

@@ -1,25 +1,185 @@
 package pipeline
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/kafka"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
-// Embedded is the broker inside the process that pipelines with `brokers: embedded` share. The zero
-// Embedded is ready for use; it starts with the first pipeline that needs it.
-type Embedded struct{}
+// nowhere stands for the embedded broker while a file is only checked.
+const nowhere = "127.0.0.1:1"
 
-// Close ends the broker, if it was started.
-func (e *Embedded) Close() error { return nil }
+// kafkaConnection makes the connection of a kafka: block for one side. Settings of the default
+// connection that belong to the other side are left out; those of the block itself were checked.
+func (a *assembly) kafkaConnection(own connection, side kafka.Side) (kafka.Connection, error) {
+	c := own.or(a.p.cfg.Kafka)
+	out := kafka.Connection{Brokers: c.Brokers, Options: map[string]string{}, Dialer: a.deps.Dialer}
+	if c.embedded() {
+		out.Brokers = []string{nowhere}
+		if !a.dry {
+			addrs, err := a.deps.Embedded.addrs(a.p)
+			if err != nil {
+				return out, err
+			}
+			out.Brokers = addrs
+		}
+	}
+	for name, v := range c.Options {
+		if _, mine := own.Options[name]; mine || optionFor(name, side) {
+			out.Options[name] = string(v)
+		}
+	}
+	if t := c.TLS; t.On {
+		out.TLS = &kafka.TLS{
+			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
+		}
+	}
+	if s := c.SASL; s != nil {
+		out.SASL = &kafka.SASL{
+			Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(), PasswordFile: s.PasswordFile,
+			TokenURL: s.TokenURL, Scope: s.Scope,
+		}
+	}
+	return out, nil
+}
 
-var errNoKafka = errors.New("this build has no kafka client")
+// optionFor reports whether a client setting belongs to side.
+func optionFor(name string, side kafka.Side) bool {
+	return slices.ContainsFunc(kafka.Options(), func(o kafka.OptionDoc) bool { return o.Name == name && slices.Contains(o.Sides, side) })
+}
 
-func (a *assembly) start() error { return nil }
+// checkOptions checks the client settings of one block. Those of the default connection may belong to
+// either side.
+func (c *checker) checkOptions(path string, conn connection, sides ...kafka.Side) {
+	for name, v := range conn.Options {
+		at := join(join(path, "options"), name)
+		if c.values[at] == nil || c.fault(at) {
+			continue
+		}
+		var first error
+		for i, side := range sides {
+			err := kafka.CheckOption(side, name, string(v))
+			if err == nil {
+				first = nil
+				break
+			}
+			if i == 0 || optionFor(name, side) {
+				first = err
+			}
+		}
+		if first == nil {
+			continue
+		}
+		if near := nearest(name, settings()); near != "" && near != name {
+			c.problem(at, "unknown setting, did you mean %s?", near)
+			continue
+		}
+		c.problem(at, "%v", first)
+	}
+}
 
-func (a *assembly) kafkaSource(*kafkaSource) (streammanager.Source, error) { return nil, errNoKafka }
+func settings() []string {
+	var names []string
+	for _, o := range kafka.Options() {
+		names = append(names, o.Name)
+	}
+	return names
+}
 
-func (a *assembly) kafkaSink(*kafkaSink) (streammanager.Sink, error) { return nil, errNoKafka }
+func (a *assembly) kafkaSource(k *kafkaSource) (streammanager.Source, error) {
+	conn, err := a.kafkaConnection(k.connection, kafka.SourceSide)
+	if err != nil {
+		return nil, err
+	}
+	cfg := kafka.SourceConfig{Connection: conn, Topics: k.Topics.Names, Group: k.Group, Start: k.Start, OutOfRange: k.OutOfRange}
+	if k.Topics.Regexp != "" {
+		cfg.Topics = []string{"/" + k.Topics.Regexp + "/"}
+	}
+	if cfg.Group == "" {
+		cfg.Group = a.p.cfg.Name
+	}
+	return kafka.NewSource(cfg, a.log)
+}
+
+func (a *assembly) kafkaSink(k *kafkaSink, errors bool) (streammanager.Sink, error) {
+	conn, err := a.kafkaConnection(k.connection, kafka.SinkSide)
+	if err != nil {
+		return nil, err
+	}
+	cfg := kafka.SinkConfig{Connection: conn, Now: k.Timestamp == "now"}
+	ctx := a.named(context.Background())
+	if topic, ok := k.literalTopic(); ok {
+		cfg.Topic = topic
+	} else {
+		cfg.TopicOf = func(ev *event.Event) (string, error) { return topicOf(ctx, k.Topic, ev) }
+	}
+	if !k.Key.IsZero() {
+		cfg.KeyOf = func(ev *event.Event) ([]byte, error) {
+			key, err := rawKey(ctx, k.Key, ev)
+			if err != nil && errors {
+				return ev.Key(), nil // an error event must not fail over its key
+			}
+			return key, err
+		}
+	}
+	return kafka.NewSink(cfg, a.log)
+}
+
+// literalTopic returns the topic, if it is the same for every event.
+func (k *kafkaSink) literalTopic() (string, bool) {
+	if k.Topic.IsZero() || !k.Topic.Literal() {
+		return "", false
+	}
+	topic, err := k.Topic.Text(context.Background(), event.New(event.Position{}, nil, nil, nil, epoch))
+	return topic, err == nil
+}
+
+func topicOf(ctx context.Context, t functions.Template, ev *event.Event) (string, error) {
+	topic, err := t.Text(ctx, ev)
+	if err != nil {
+		return "", err
+	}
+	if !topicName.MatchString(topic) {
+		return "", event.Rejectf(event.Rejected, "%q is no name of a topic", topic)
+	}
+	return topic, nil
+}
+
+// rawKey returns the record key that e gives: text as it is, null for none, anything else as JSON.
+func rawKey(ctx context.Context, e functions.Expr, ev *event.Event) ([]byte, error) {
+	raw, err := e.JSON(ctx, ev)
+	switch {
+	case err != nil || string(raw) == "null":
+		return nil, err
+	case strings.HasPrefix(string(raw), `"`):
+		text, err := event.Unquote(raw)
+		if err != nil {
+			return nil, event.Reject(event.Expression, fmt.Errorf("reading the key that %q gives: %w", e, err))
+		}
+		return []byte(text), nil
+	default:
+		return raw, nil
+	}
+}
 
 // options lists the client settings.
-func (d *documenter) options() {}
+func (d *documenter) options() {
+	d.printf("\n## `options`\n\n| setting | of | default | meaning |\n|---|---|---|---|\n")
+	for _, o := range kafka.Options() {
+		sides := make([]string, len(o.Sides))
+		for i, s := range o.Sides {
+			sides[i] = string(s)
+		}
+		def := o.Default
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		d.printf("| `%s` | %s | %s | %s |\n", o.Name, strings.Join(sides, ", "), def, cell(o.Doc))
+	}
+}

@@ -67,13 +67,13 @@ func (p *Pipeline) WorstCaseBytes() (WorstCase, error) {
 	if err != nil {
 		return w, err
 	}
-	dst, err := a.sink(&p.cfg.Sink)
+	dst, err := a.sink(&p.cfg.Sink, false)
 	if err != nil {
 		return w, err
 	}
 	w.Source, w.Sink = bufferOf(src), bufferOf(dst)
 	if e := p.cfg.ErrorSink; e != nil {
-		errs, err := a.sink(&e.sink)
+		errs, err := a.sink(&e.sink, true)
 		if err != nil {
 			return w, err
 		}
