@@ -1,9 +1,8 @@
 package asynchttp
 
 import (
-	"fmt"
-	"net"
-	"net/url"
+	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -87,58 +86,45 @@ func (h *hosts) refused(name string, mark uint64, until time.Time) (held time.Ti
 	return at.until, false
 }
 
-// allowList is allow_hosts, and the host that the URL names literally.
-type allowList []pattern
-
-// pattern is one entry: a name, *.name for its subdomains, and a port.
-type pattern struct {
-	name       string
-	subdomains bool
-	port       string // "" the scheme's own, "*" any
-}
-
-// parsePattern reads one entry of allow_hosts.
-func parsePattern(text string) (pattern, error) {
-	name, port := splitHost(text)
-	p := pattern{name: name, port: port}
-	p.name, p.subdomains = strings.CutPrefix(p.name, "*.")
-	switch {
-	case strings.Contains(text, "/"), strings.Contains(text, "@"):
-		return pattern{}, fmt.Errorf("%q is no host: write its name alone, such as api.example.org", text)
-	case strings.Contains(p.name, "*"):
-		return pattern{}, fmt.Errorf("%q: * may only stand for subdomains, as in *.example.org, or for the port", text)
-	case p.name == "", strings.ContainsAny(p.name, " \t?#,"):
-		return pattern{}, fmt.Errorf("%q is no host", text)
-	case strings.HasSuffix(text, ":"), p.port != "" && p.port != "*" && !digits(p.port):
-		return pattern{}, fmt.Errorf("%q: want host:port with a number or * as port", text)
-	}
-	return p, nil
-}
-
-// splitHost cuts host[:port] and gives the name one spelling.
-func splitHost(hostport string) (name, port string) {
-	name = hostport
-	if h, p, err := net.SplitHostPort(hostport); err == nil {
-		name, port = h, p
-	}
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-	return strings.TrimSuffix(strings.ToLower(name), "."), port
-}
-
-// allows reports whether u may be called.
-func (l allowList) allows(u *url.URL) bool {
-	name, port := splitHost(u.Host)
-	ownPort := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	if port == "" {
-		port = ownPort
-	}
-	for _, p := range l {
-		if p.port != "*" && port != p.port && (p.port != "" || port != ownPort) {
-			continue
+// ParseRetryAfter reads the value of a Retry-After header: seconds, also with a fraction, or a date in
+// one of HTTP's three forms, counted from now. The wait is at most limit, however large the value; a
+// date that is past gives 0. ok is false for what is none of these, such as a negative number.
+func ParseRetryAfter(value string, now time.Time, limit time.Duration) (wait time.Duration, ok bool) {
+	value = strings.TrimSpace(value)
+	if whole, fraction, found := strings.Cut(value, "."); digits(whole) && (!found || digits(fraction)) {
+		// A number too long for a float is +Inf (and an error), which the cap takes care of.
+		seconds, _ := strconv.ParseFloat(value, 64)
+		if seconds >= limit.Seconds() {
+			return limit, true
 		}
-		if p.subdomains && strings.HasSuffix(name, "."+p.name) || !p.subdomains && name == p.name {
-			return true
+		return time.Duration(seconds * float64(time.Second)), true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), limit), true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
 		}
 	}
-	return false
+	return s != ""
+}
+
+// retryAfter reads the header of an answer. Dates are counted from the server's own clock where the
+// answer tells it, so that a clock that is off does not lengthen or shorten the wait.
+func retryAfter(h http.Header, limit time.Duration) (time.Duration, bool) {
+	value := h.Get("Retry-After")
+	if value == "" {
+		return 0, false
+	}
+	now := time.Now()
+	if served, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = served
+	}
+	return ParseRetryAfter(value, now, limit)
 }

@@ -44,6 +44,8 @@ func TestFailingCallsLeaveThePoolOpen(t *testing.T) {
 			_, _ = w.Write(bytes.Repeat([]byte("x"), 100_000))
 		case strings.HasPrefix(r.URL.Path, "/missing"):
 			w.WriteHeader(http.StatusNotFound)
+		case strings.HasPrefix(r.URL.Path, "/moved"):
+			http.Redirect(w, r, "http://elsewhere/", http.StatusFound)
 		case strings.HasPrefix(r.URL.Path, "/large"):
 			_, _ = w.Write(bytes.Repeat([]byte("1"), 100_000))
 		default:
@@ -55,7 +57,7 @@ func TestFailingCallsLeaveThePoolOpen(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 250 {
-				path := map[int]string{50: "bad", 100: "missing", 150: "large"}[i]
+				path := map[int]string{50: "bad", 100: "missing", 150: "large", 200: "moved"}[i]
 				if path == "" {
 					path = "good"
 				}

@@ -124,6 +124,28 @@ func TestAllowHosts(t *testing.T) {
 	}
 }
 
+// countersAfterwards is what TestMetricsBeginAtZeroAndAgreeWithWhatHappened expects.
+const countersAfterwards = `
+# HELP enricher_http_connections_total Connections that HTTP attempts got, by whether they had been used before.
+# TYPE enricher_http_connections_total counter
+enricher_http_connections_total{function="content",pipeline="p",reused="false"} 1
+enricher_http_connections_total{function="content",pipeline="p",reused="true"} 3
+enricher_http_connections_total{function="mine",pipeline="p",reused="false"} 0
+enricher_http_connections_total{function="mine",pipeline="p",reused="true"} 0
+# HELP enricher_http_retries_total HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, no attempt.
+# TYPE enricher_http_retries_total counter
+enricher_http_retries_total{function="content",pipeline="p",reason="connection"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="hold"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="rate_limited"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="timeout"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="unexpected_status"} 1
+enricher_http_retries_total{function="mine",pipeline="p",reason="connection"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="hold"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="rate_limited"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="timeout"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="unexpected_status"} 0
+`
+
 func TestMetricsBeginAtZeroAndAgreeWithWhatHappened(t *testing.T) {
 	answers := []int{503, 200, 404, 418}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -162,27 +184,7 @@ func TestMetricsBeginAtZeroAndAgreeWithWhatHappened(t *testing.T) {
 		_ = resp.Body.Close()
 		t.Error("something answers on port 1")
 	}
-	want := `
-# HELP enricher_http_connections_total Connections that HTTP attempts got, by whether they had been used before.
-# TYPE enricher_http_connections_total counter
-enricher_http_connections_total{function="content",pipeline="p",reused="false"} 1
-enricher_http_connections_total{function="content",pipeline="p",reused="true"} 3
-enricher_http_connections_total{function="mine",pipeline="p",reused="false"} 0
-enricher_http_connections_total{function="mine",pipeline="p",reused="true"} 0
-# HELP enricher_http_retries_total HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, no attempt.
-# TYPE enricher_http_retries_total counter
-enricher_http_retries_total{function="content",pipeline="p",reason="connection"} 0
-enricher_http_retries_total{function="content",pipeline="p",reason="hold"} 0
-enricher_http_retries_total{function="content",pipeline="p",reason="rate_limited"} 0
-enricher_http_retries_total{function="content",pipeline="p",reason="timeout"} 0
-enricher_http_retries_total{function="content",pipeline="p",reason="unexpected_status"} 1
-enricher_http_retries_total{function="mine",pipeline="p",reason="connection"} 0
-enricher_http_retries_total{function="mine",pipeline="p",reason="hold"} 0
-enricher_http_retries_total{function="mine",pipeline="p",reason="rate_limited"} 0
-enricher_http_retries_total{function="mine",pipeline="p",reason="timeout"} 0
-enricher_http_retries_total{function="mine",pipeline="p",reason="unexpected_status"} 0
-`
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names[1:]...); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(countersAfterwards), names[1:]...); err != nil {
 		t.Error(err)
 	}
 	if got := counts(t, reg, names[0], "content"); !slices.Equal(got, []string{"200=1", "404=1", "4xx=1", "503=1"}) {
