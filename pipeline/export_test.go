@@ -23,3 +23,21 @@ func KeyOf(ev *event.Event, missing string, paths ...string) (streammanager.Key,
 	}
 	return p.keyOf(context.Background(), ev)
 }
+
+// RawKey returns the record key of ev by sink.kafka.key.
+func RawKey(text string, ev *event.Event) ([]byte, error) {
+	var e functions.Expr
+	if err := e.UnmarshalText([]byte(text)); err != nil {
+		return nil, err
+	}
+	return rawKey(context.Background(), e, ev)
+}
+
+// TopicOf returns the topic of ev by sink.kafka.topic.
+func TopicOf(text string, ev *event.Event) (string, error) {
+	var t functions.Template
+	if err := t.UnmarshalText([]byte(text)); err != nil {
+		return "", err
+	}
+	return topicOf(context.Background(), t, ev)
+}

@@ -3,18 +3,23 @@ package pipeline_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/pipeline"
 )
 
@@ -69,13 +74,20 @@ filter: .id != "3"
 partition_by: .id
 window: {count: 5, timeout: 10ms}
 process:
-  - jq: .key = $key
+  - jq: if .id == "5" then error("five") else .key = $key end
 sink: {file: {path: "-"}}
-error_sink: {kafka: {topic: enrich.error}}
+error_sink: {kafka: {topic: enrich.error, key: '$key | error("no key")'}}
+`)
+	failed := mustLoad(t, `name: failed
+kafka: {brokers: embedded}
+source: {kafka: {topics: [enrich.error]}}
+process:
+  - jq: .seen = [$key, $headers["enricher.error.type"]]
+sink: {file: {path: "-"}}
 `)
 	embedded := &pipeline.Embedded{}
 	defer embedded.Close()
-	if err := embedded.Prepare(fill, enrich); err != nil {
+	if err := embedded.Prepare(fill, enrich, failed); err != nil {
 		t.Fatal(err)
 	}
 	var in strings.Builder
@@ -87,28 +99,158 @@ error_sink: {kafka: {topic: enrich.error}}
 	if err := fill.Run(ctx, pipeline.Deps{Logger: quiet, Embedded: embedded, Stdin: strings.NewReader(in.String())}); err != nil {
 		t.Fatalf("filling the topic: %v", err)
 	}
-	out := &lineWriter{want: n - 1, done: make(chan struct{})}
 	registry := prometheus.NewRegistry()
+	got := runUntil(t, enrich, n-2, pipeline.Deps{Embedded: embedded, Metrics: registry})
+	if got[0] != `{"id":"0","key":"0"}` {
+		t.Errorf("got %q first", got[0])
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v, %v", problems, err)
+	}
+	if got := runUntil(t, failed, 1, pipeline.Deps{Embedded: embedded}); got[0] != `{"id":"5","seen":["5","expression"]}` {
+		t.Errorf("error event: got %q", got)
+	}
+	late := mustLoad(t, "name: late\nkafka: {brokers: embedded}\nsource: {kafka: {topics: [unheard]}}\nsink: {file: {path: out}}\n")
+	if _, _, err := late.Build(pipeline.Deps{Logger: quiet, Embedded: embedded}); err == nil || !strings.Contains(err.Error(), `"unheard"`) {
+		t.Errorf("a topic that the running broker lacks: got %v", err)
+	}
+}
+
+// runUntil runs p until it has written n lines, and returns them sorted.
+func runUntil(t *testing.T, p *pipeline.Pipeline, n int, deps pipeline.Deps) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out := &lineWriter{want: n, done: make(chan struct{})}
+	deps.Logger, deps.Stdout = quiet, out
 	ended := make(chan error, 1)
-	go func() {
-		ended <- enrich.Run(ctx, pipeline.Deps{Logger: quiet, Embedded: embedded, Stdout: out, Metrics: registry})
-	}()
+	go func() { ended <- p.Run(ctx, deps) }()
 	select {
 	case <-out.done:
 	case <-ctx.Done():
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Errorf("running: %v", err)
+		t.Errorf("running %s: %v", p.Name(), err)
 	}
 	got := out.lines()
-	slices.Sort(got)
-	if len(got) != n-1 || got[0] != `{"id":"0","key":"0"}` {
-		t.Errorf("got %d lines, the first %q, want %d", len(got), got[0], n-1)
+	if len(got) != n {
+		t.Fatalf("%s wrote %d lines, want %d", p.Name(), len(got), n)
 	}
-	problems, err := testutil.GatherAndLint(registry)
-	if err != nil || len(problems) > 0 {
-		t.Errorf("metrics: %v, %v", problems, err)
+	slices.Sort(got)
+	return got
+}
+
+// runLines runs a pipeline from in to standard output.
+func runLines(t *testing.T, text, in string, deps pipeline.Deps, specs ...functions.Spec) string {
+	t.Helper()
+	p, err := pipeline.Load(write(t, "p.yaml", text), pipeline.Options{Getenv: testEnv, Specs: specs})
+	if err != nil {
+		t.Fatalf("loading:\n%v", err)
+	}
+	var out strings.Builder
+	deps.Logger, deps.Stdin, deps.Stdout = quiet, strings.NewReader(in), &out
+	if err := p.Run(t.Context(), deps); err != nil {
+		t.Fatalf("running: %v", err)
+	}
+	return out.String()
+}
+
+// counted returns the value of the counter with exactly the given labels, -1 where there is none.
+func counted(t *testing.T, g prometheus.Gatherer, name string, labels map[string]string) float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got := map[string]string{}
+			for _, l := range m.GetLabel() {
+				got[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() == name && maps.Equal(got, labels) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+const lines = "name: p\nsource: {file: {path: '-'}}\nsink: {file: {path: '-'}}\n"
+
+func TestEventsWithoutTheirKeyFollowThePolicy(t *testing.T) {
+	in := "{\"a\":1}\n{\"a\":null}\n{}\n"
+	for missing, want := range map[string]string{"keyless": in, "drop": "{\"a\":1}\n"} {
+		if got := runLines(t, lines+"partition_by: {fields: .a, missing: "+missing+"}\n", in, pipeline.Deps{}); got != want {
+			t.Errorf("missing: %s: got %q, want %q", missing, got, want)
+		}
+	}
+	if got := runLines(t, lines+"partition_by: .a\non_error: drop\n", in, pipeline.Deps{}); got != "{\"a\":1}\n" {
+		t.Errorf("missing: error: got %q", got)
+	}
+}
+
+func TestValuesAreCheckedWhereAnExpressionReadsThem(t *testing.T) {
+	in := "{\"a\":1} x\n"
+	registry := prometheus.NewRegistry()
+	if got := runLines(t, lines+"filter: .a == 1\non_error: drop\n", in, pipeline.Deps{Metrics: registry}); got != "" {
+		t.Errorf("got %q", got)
+	}
+	want := map[string]string{"pipeline": "p", "type": "invalid_event", "function": "source"}
+	if got := counted(t, registry, "enricher_errors_total", want); got != 1 {
+		t.Errorf("errors of the source: got %v, want 1", got)
+	}
+	if got := runLines(t, lines, in, pipeline.Deps{}); got != in {
+		t.Errorf("without expressions: got %q, want %q", got, in)
+	}
+}
+
+// timed is a function with a bound of its own and something to close.
+type timed struct{ built, closed, within *atomic.Int64 }
+
+func (f timed) CallTimeout() time.Duration  { return 5 * time.Second }
+func (f timed) Close(context.Context) error { f.closed.Add(1); return nil }
+func (f timed) Process(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+	if at, ok := ctx.Deadline(); ok && time.Until(at) <= 5*time.Second {
+		f.within.Add(1)
+	}
+	return []*event.Event{ev}, nil
+}
+
+func TestFunctionsKeepTheirTimeAndAreClosed(t *testing.T) {
+	f := timed{new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)}
+	spec := functions.New("timed", "takes its time", func(functions.Env, inner) (event.Func, error) {
+		f.built.Add(1)
+		return f, nil
+	})
+	runLines(t, lines+"process:\n  - timed: {size: 1B}\n", "{}\n{}\n", pipeline.Deps{}, spec)
+	if f.within.Load() != 2 || f.built.Load() != 2 || f.closed.Load() != 2 {
+		t.Errorf("got %d calls within their bound, %d built, %d closed, want 2 each (one is built to check the file)",
+			f.within.Load(), f.built.Load(), f.closed.Load())
+	}
+}
+
+func TestTopicsAndKeysFromExpressions(t *testing.T) {
+	for _, tt := range []struct{ expr, want string }{
+		{".s", "te\"xt"}, {".n", "1.0"}, {"{b: .n, a: .s}", `{"b":1.0,"a":"te\"xt"}`}, {".none", "nil"},
+	} {
+		key, err := pipeline.RawKey(tt.expr, valued(`{"s":"te\"xt","n":1.0}`))
+		got := string(key)
+		if key == nil {
+			got = "nil"
+		}
+		if err != nil || got != tt.want {
+			t.Errorf("key %s: got %q, %v, want %q", tt.expr, got, err, tt.want)
+		}
+	}
+	if topic, err := pipeline.TopicOf(`t.\(.n)`, valued(`{"n":"x"}`)); err != nil || topic != "t.x" {
+		t.Errorf("topic: got %q, %v", topic, err)
+	}
+	_, err := pipeline.TopicOf(`t.\(.n)`, valued(`{"n":"a b"}`))
+	if r, ok := errors.AsType[*event.RejectError](err); !ok || r.Type != event.Rejected {
+		t.Errorf("a topic that cannot be: got %v", err)
 	}
 }
 

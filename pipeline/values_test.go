@@ -119,6 +119,7 @@ func TestFaultsOfFunctionsHavePlaces(t *testing.T) {
 		{"required in a given map", "maybe: {wait: 1s}", ":6:7: process[0].probe.maybe.size: is required"},
 		{"secret is a list", "secret: [a]", ":6:15: process[0].probe.secret: want a text, not a list"},
 		{"template in a map", "map: {x: 'a\\(.b'}", ":6:18: process[0].probe.map.x: "},
+		{"place behind an escaped reference", "map: {x: '$${n} \\(.b'}", ":6:23: process[0].probe.map.x: "},
 		{"value of a variable stays hidden", "paths: '${SECRET}'", "process[0].probe.paths[0]: with its ${…} replaced this is not a path"},
 	}
 	for _, tt := range tests {
