@@ -53,7 +53,11 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 		return failed(err)
 	}
 	embedded := &pipeline.Embedded{}
-	jobs, gatherers, err := a.build(loaded, embedded, log)
+	var jobs []*job
+	var gatherers prometheus.Gatherers
+	if err = embedded.Prepare(loaded...); err == nil {
+		jobs, gatherers, err = a.build(loaded, embedded, log)
+	}
 	if err != nil {
 		return failed(errors.Join(err, l.Close(), embedded.Close()))
 	}

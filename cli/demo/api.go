@@ -79,7 +79,7 @@ func (a *api) answer(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
 		fmt.Fprint(w, `{"error":{"code":"ratelimited"}}`)
-	case rev%60 == 7 && first, rev%500 == 3:
+	case rev%60 == 7 && first, rev%500 == 4:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprint(w, `{"error":{"code":"readonly"}}`)
 	case rev%97 == 0:

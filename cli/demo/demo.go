@@ -50,18 +50,33 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer server.close()
 	d := &demo{cfg: cfg, api: server.addr, embedded: &pipeline.Embedded{}}
+	if err := d.prepare(); err != nil {
+		return err
+	}
 	return errors.Join(d.run(ctx), d.embedded.Close())
 }
 
 type demo struct {
-	cfg      Config
-	api      string
-	embedded *pipeline.Embedded
+	cfg                     Config
+	api                     string
+	embedded                *pipeline.Embedded
+	load, pageContent, show *pipeline.Pipeline
+}
+
+// prepare loads the three pipelines, and tells the broker of all their topics.
+func (d *demo) prepare() error {
+	for name, p := range map[string]**pipeline.Pipeline{"load.yaml": &d.load, "page-content.yaml": &d.pageContent, "show.yaml": &d.show} {
+		var err error
+		if *p, err = d.pipeline(name); err != nil {
+			return err
+		}
+	}
+	return d.embedded.Prepare(d.load, d.pageContent, d.show)
 }
 
 func (d *demo) run(ctx context.Context) error {
 	fmt.Fprintf(d.cfg.Status, "Writing %s events to a broker inside this process ...\n", grouped(int64(d.cfg.Events)))
-	if err := d.load(ctx); err != nil {
+	if err := d.write(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.cfg.Status, "Fetching the text of their revisions from http://%s, at most 64 at a time ...\n", d.api)
@@ -97,16 +112,12 @@ func (d *demo) pipeline(name string) (*pipeline.Pipeline, error) {
 	}})
 }
 
-// load carries the events from a pipe into the source topic.
-func (d *demo) load(ctx context.Context) error {
-	p, err := d.pipeline("load.yaml")
-	if err != nil {
-		return err
-	}
+// write carries the events from a pipe into the source topic.
+func (d *demo) write(ctx context.Context) error {
 	r, w := io.Pipe()
 	var writer sync.WaitGroup
 	writer.Go(func() { _ = w.CloseWithError(writeEvents(w, d.cfg.Events)) })
-	err = p.Run(ctx, pipeline.Deps{Logger: d.cfg.Logger, Embedded: d.embedded, Stdin: r})
+	err := d.load.Run(ctx, pipeline.Deps{Logger: d.cfg.Logger, Embedded: d.embedded, Stdin: r})
 	_ = r.Close() // ends the writer, where the pipeline ended before it
 	writer.Wait()
 	return explain(ctx, err, "writing the events")
@@ -114,11 +125,7 @@ func (d *demo) load(ctx context.Context) error {
 
 // enrich runs the pipeline that is shown until every event is finished.
 func (d *demo) enrich(ctx context.Context, registry *prometheus.Registry) (s streammanager.Status, took time.Duration, err error) {
-	p, err := d.pipeline("page-content.yaml")
-	if err != nil {
-		return s, 0, err
-	}
-	stream, closeAll, err := p.Build(pipeline.Deps{Logger: d.cfg.Logger, Embedded: d.embedded, Metrics: registry})
+	stream, closeAll, err := d.pageContent.Build(pipeline.Deps{Logger: d.cfg.Logger, Embedded: d.embedded, Metrics: registry})
 	if err != nil {
 		return s, 0, err
 	}
@@ -156,14 +163,10 @@ func (d *demo) watch(stream *streammanager.Stream, ended <-chan error, done func
 
 // sample reads one enriched event back from the output topic.
 func (d *demo) sample(ctx context.Context) ([]byte, error) {
-	p, err := d.pipeline("show.yaml")
-	if err != nil {
-		return nil, err
-	}
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	pick := &picker{found: stop}
-	if err := p.Run(reading, pipeline.Deps{Logger: d.cfg.Logger, Embedded: d.embedded, Stdout: pick}); err != nil {
+	if err := d.show.Run(reading, pipeline.Deps{Logger: d.cfg.Logger, Embedded: d.embedded, Stdout: pick}); err != nil {
 		return nil, fmt.Errorf("reading back an enriched event: %w", err)
 	}
 	if pick.line == nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -18,11 +19,12 @@ var data embed.FS
 
 const (
 	firstRevision = 1_000_000
-	pages         = 1_000
+	pages         = 500
 )
 
 // Paths that differ from event to event.
 var (
+	wikiID  = mustPath(".wiki_id")
 	pageID  = mustPath(".page.page_id")
 	revID   = mustPath(".revision.rev_id")
 	visible = mustPath(".revision.is_content_visible")
@@ -60,45 +62,55 @@ func templates() ([][]byte, error) {
 	return out, nil
 }
 
-// writeEvents writes n events made from the real ones, a line each: edits and the like of a thousand
+// writeEvents writes n events made from the real ones, a line each: edits and the like of some hundred
 // pages, with a canary in a hundred and, here and there, a page without its id.
 func writeEvents(w io.Writer, n int) error {
 	real, err := templates()
 	if err != nil {
 		return err
 	}
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range n {
-		ev := event.New(event.Position{}, nil, real[i%len(real)], nil, start)
-		sets := []struct {
-			path event.Path
-			raw  string
-		}{
-			{pageID, fmt.Sprint(1 + i*7919%pages)},
-			{revID, fmt.Sprint(firstRevision + i)},
-			{visible, fmt.Sprint(i%40 != 9)},
-			{at, start.Add(time.Duration(i) * time.Second).Format(`"` + time.RFC3339 + `"`)},
-			{metaID, fmt.Sprintf(`"00000000-0000-4000-8000-%012d"`, i)},
-		}
-		if i%100 == 50 {
-			sets = append(sets, struct {
-				path event.Path
-				raw  string
-			}{domain, `"canary"`})
-		}
-		for _, s := range sets {
-			if err := ev.Set(s.path, []byte(s.raw)); err != nil {
-				return fmt.Errorf("making event %d of the demo: %w", i, err)
-			}
-		}
-		if i%1000 == 333 {
-			if err := ev.Delete(pageID); err != nil {
-				return fmt.Errorf("making event %d of the demo: %w", i, err)
-			}
+		ev, err := madeFrom(real[i%len(real)], i)
+		if err != nil {
+			return fmt.Errorf("making event %d of the demo: %w", i, err)
 		}
 		if _, err := w.Write(append(ev.Value(), '\n')); err != nil {
 			return fmt.Errorf("writing event %d of the demo: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// madeFrom returns the event of number i.
+func madeFrom(real []byte, i int) (*event.Event, error) {
+	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Second)
+	page := 1 + i*7919%pages
+	wiki, host := "commonswiki", "commons.wikimedia.org"
+	if page%2 == 0 {
+		wiki, host = "testwikidatawiki", "test.wikidata.org"
+	}
+	if i%100 == 50 {
+		host = "canary"
+	}
+	ev := event.New(event.Position{}, nil, real, nil, when)
+	for _, set := range []struct {
+		path event.Path
+		raw  string
+	}{
+		{wikiID, strconv.Quote(wiki)},
+		{domain, strconv.Quote(host)},
+		{pageID, strconv.Itoa(page)},
+		{revID, strconv.Itoa(firstRevision + i)},
+		{visible, strconv.FormatBool(i%40 != 9)},
+		{at, strconv.Quote(when.Format(time.RFC3339))},
+		{metaID, fmt.Sprintf(`"00000000-0000-4000-8000-%012d"`, i)},
+	} {
+		if err := ev.Set(set.path, []byte(set.raw)); err != nil {
+			return nil, err
+		}
+	}
+	if i%1000 == 333 {
+		return ev, ev.Delete(pageID)
+	}
+	return ev, nil
 }
