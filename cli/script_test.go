@@ -11,9 +11,9 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"enricher": func() { os.Exit(cli.Main(os.Args[1:])) },
+		"enricher": func() { os.Exit(cli.Main(os.Args[1:])) }, //nolint:forbidigo // the command itself, as main runs it
 		// custom is a program with functions of its own.
-		"custom": func() { os.Exit(cli.Main(os.Args[1:], shout, fails)) },
+		"custom": func() { os.Exit(cli.Main(os.Args[1:], shout, fails)) }, //nolint:forbidigo // as the main of a user
 	})
 }
 

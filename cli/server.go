@@ -91,5 +91,5 @@ func (s *server) run(ctx context.Context) {
 	if err := s.http.Shutdown(last); err != nil {
 		_ = s.http.Close() // ends connections that are still in use
 	}
-	<-ended
+	_ = <-ended // it was told to end
 }

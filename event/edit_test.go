@@ -48,8 +48,10 @@ func TestSetChangesNothingElse(t *testing.T) {
 		{"finds a name spelled with an escape", `{"\u0061":1}`, ".a", "2", `{"\u0061":2}`},
 		{"replaces the root", ` {"a":1} `, ".", " [1] ", `[1]`},
 		{"replaces an invalid root", `oops`, ".", "{}", `{}`},
-		{"keeps spelling and order", `{"z":1e400,"a":1.0,"id":9007199254740993,"a/b":"\/\u0041<>","z2":[ 1 ]}`, ".id", "0",
-			`{"z":1e400,"a":1.0,"id":0,"a/b":"\/\u0041<>","z2":[ 1 ]}`},
+		{
+			"keeps spelling and order", `{"z":1e400,"a":1.0,"id":9007199254740993,"a/b":"\/\u0041<>","z2":[ 1 ]}`, ".id", "0",
+			`{"z":1e400,"a":1.0,"id":0,"a/b":"\/\u0041<>","z2":[ 1 ]}`,
+		},
 	}
 	for _, tt := range tests {
 		for _, ps := range []*event.Paths{nil, paths(t), paths(t, tt.path), paths(t, ".", tt.path, ".z", ".z2[0]", ".zz")} {

@@ -103,7 +103,7 @@ type goodOptions struct {
 	B       bool                      `yaml:"b" doc:"whether" default:"true"`
 	U       uint8                     `yaml:"u" doc:"small"`
 	Skipped func()                    `yaml:"-"`
-	hidden  chan int
+	hidden  chan int                  //nolint:unused // an unexported field is no option
 }
 
 func TestCheck(t *testing.T) {

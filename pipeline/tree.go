@@ -79,10 +79,10 @@ func (n *node) remove(key string) {
 
 // what names the kind of the value for a message.
 func (n *node) what() string {
-	switch {
-	case n.kind == yaml.MappingNode:
+	switch n.kind {
+	case yaml.MappingNode:
 		return "a map"
-	case n.kind == yaml.SequenceNode:
+	case yaml.SequenceNode:
 		return "a list"
 	default:
 		return "a single value"

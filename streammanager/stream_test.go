@@ -164,25 +164,37 @@ func TestErrorsBecomeErrorEvents(t *testing.T) {
 		typ, tries    string
 		withinVirtual time.Duration
 	}{
-		{name: "a plain error is of type function", typ: "function", tries: "1",
-			fn: func(context.Context, *event.Event) ([]*event.Event, error) { return nil, errTest }},
-		{name: "a reject keeps its type", typ: "not_found", tries: "1",
+		{
+			name: "a plain error is of type function", typ: "function", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) { return nil, errTest },
+		},
+		{
+			name: "a reject keeps its type", typ: "not_found", tries: "1",
 			fn: func(context.Context, *event.Event) ([]*event.Event, error) {
 				return nil, event.Reject("not_found", errTest)
-			}},
-		{name: "the fifth failed attempt is the last", typ: "function", tries: "5",
+			},
+		},
+		{
+			name: "the fifth failed attempt is the last", typ: "function", tries: "5",
 			fn: func(context.Context, *event.Event) ([]*event.Event, error) {
 				return nil, event.Retry(errTest, time.Second)
-			}},
-		{name: "a panic", typ: "panic", tries: "1",
-			fn: func(context.Context, *event.Event) ([]*event.Event, error) { panic("boom") }},
-		{name: "a call that honours its deadline", typ: "timeout", tries: "1",
-			fn: func(ctx context.Context, _ *event.Event) ([]*event.Event, error) { <-ctx.Done(); return nil, ctx.Err() }},
-		{name: "a call that hangs", typ: "timeout", tries: "1",
+			},
+		},
+		{
+			name: "a panic", typ: "panic", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) { panic("boom") },
+		},
+		{
+			name: "a call that honours its deadline", typ: "timeout", tries: "1",
+			fn: func(ctx context.Context, _ *event.Event) ([]*event.Event, error) { <-ctx.Done(); return nil, ctx.Err() },
+		},
+		{
+			name: "a call that hangs", typ: "timeout", tries: "1",
 			fn: func(context.Context, *event.Event) ([]*event.Event, error) {
 				time.Sleep(5 * time.Minute)
 				return nil, nil
-			}},
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

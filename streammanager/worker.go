@@ -129,7 +129,7 @@ func (w worker) call(c *call, st *step, ev *event.Event) ([]*event.Event, error)
 	defer cancel()
 	out, err := st.Func.Process(ctx, ev)
 	if err != nil {
-		return nil, w.deadlineError(c, ctx, st, err)
+		return nil, w.deadlineError(ctx, c, st, err)
 	}
 	for _, o := range out {
 		if o == nil {
@@ -151,7 +151,7 @@ func (w worker) limit(c *call, st *step) (context.Context, context.CancelFunc) {
 
 // deadlineError turns the end of the call's own deadline into its outcome. Whether the stream ended the
 // call is for the loop to say.
-func (w worker) deadlineError(c *call, ctx context.Context, st *step, err error) error {
+func (w worker) deadlineError(ctx context.Context, c *call, st *step, err error) error {
 	if ctx.Err() == nil || c.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -186,7 +186,7 @@ func (w worker) runBatch(c *call) {
 		r := &c.results[n]
 		switch {
 		case got[n].Err != nil:
-			*r = result{step: i, ev: f.ev, err: w.deadlineError(c, ctx, st, got[n].Err), tries: f.attempts}
+			*r = result{step: i, ev: f.ev, err: w.deadlineError(ctx, c, st, got[n].Err), tries: f.attempts}
 		case len(got[n].Events) == 0:
 			*r = result{step: i, ended: true}
 		case i+1 == len(w.s.steps) && len(got[n].Events) == 1:

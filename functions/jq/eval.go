@@ -203,7 +203,7 @@ func (p *program) each(in *input, yield func(any) error) error {
 			return nil
 		}
 		if err, ok := v.(error); ok {
-			return p.failure(in, ctx, err)
+			return p.failure(ctx, in, err)
 		}
 		if err := yield(v); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (p *program) each(in *input, yield func(any) error) error {
 	}
 }
 
-func (p *program) failure(in *input, ctx context.Context, err error) error {
+func (p *program) failure(ctx context.Context, in *input, err error) error {
 	if in.ctx.Err() != nil {
 		return in.ctx.Err() // the caller's end, not the expression's
 	}

@@ -21,27 +21,47 @@ func newFunc(t testing.TB, src string) *jq.Func {
 func TestFuncEditsBytes(t *testing.T) {
 	const value = `{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`
 	for _, test := range []struct{ name, src, want string }{
-		{"an assignment leaves all else", `.a.u = "new"`,
-			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"new"} ,"big":1e400}`},
-		{"a path assigned from a path keeps its spelling", `.z = .id | .id = .big`,
-			`{"z" : 9007199254740993,  "id":1e400, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`},
-		{"a missing object is made", `.n.m = null`,
-			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400,"n":{"m":null}}`},
-		{"a written number keeps its spelling", `.z = 2.50`,
-			`{"z" : 2.50,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`},
-		{"a written object keeps its order", `.z = {b: 1, a: .id}`,
-			`{"z" : {"b":1,"a":9007199254740993},  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`},
+		{
+			"an assignment leaves all else", `.a.u = "new"`,
+			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"new"} ,"big":1e400}`,
+		},
+		{
+			"a path assigned from a path keeps its spelling", `.z = .id | .id = .big`,
+			`{"z" : 9007199254740993,  "id":1e400, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`,
+		},
+		{
+			"a missing object is made", `.n.m = null`,
+			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400,"n":{"m":null}}`,
+		},
+		{
+			"a written number keeps its spelling", `.z = 2.50`,
+			`{"z" : 2.50,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`,
+		},
+		{
+			"a written object keeps its order", `.z = {b: 1, a: .id}`,
+			`{"z" : {"b":1,"a":9007199254740993},  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`,
+		},
 		{"a delete", `del(.z) | del(.a, .big)`, `{"id":9007199254740993}`},
-		{"deletes of a list mean the list as it was", `del(.a.x[0], .a.x[1])`,
-			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[3], "u":"\u0041"} ,"big":1e400}`},
-		{"an update of what is there", `.a.u |= ascii_downcase`,
-			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"a"} ,"big":1e400}`},
-		{"arithmetic on a 64-bit integer", `.id += 1`,
-			`{"z" : 1.0,  "id":9007199254740994, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`},
-		{"a default", `.id //= 1 | .none //= 2`,
-			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400,"none":2}`},
-		{"variables", `.z = $topic`,
-			`{"z" : "pages",  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`},
+		{
+			"deletes of a list mean the list as it was", `del(.a.x[0], .a.x[1])`,
+			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[3], "u":"\u0041"} ,"big":1e400}`,
+		},
+		{
+			"an update of what is there", `.a.u |= ascii_downcase`,
+			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"a"} ,"big":1e400}`,
+		},
+		{
+			"arithmetic on a 64-bit integer", `.id += 1`,
+			`{"z" : 1.0,  "id":9007199254740994, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`,
+		},
+		{
+			"a default", `.id //= 1 | .none //= 2`,
+			`{"z" : 1.0,  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400,"none":2}`,
+		},
+		{
+			"variables", `.z = $topic`,
+			`{"z" : "pages",  "id":9007199254740993, "a": {"x":[1, 2,3], "u":"\u0041"} ,"big":1e400}`,
+		},
 		{"select keeps the bytes", `select(.id == 9007199254740993)`, value},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -244,8 +244,8 @@ func (l *localizer) object(o *gojq.Object) (*gojq.Object, bool) {
 	out := &gojq.Object{KeyVals: make([]*gojq.ObjectKeyVal, len(o.KeyVals))}
 	for i, kv := range o.KeyVals {
 		c := *kv
-		ok := true
 		if kv.KeyString != nil {
+			var ok bool
 			if c.KeyString, ok = l.text(kv.KeyString); !ok {
 				return nil, false
 			}
