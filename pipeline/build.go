@@ -214,7 +214,7 @@ func (a *assembly) choose(b *streammanager.Builder) {
 	if !w.By.IsZero() {
 		a.expr(w.By)
 		b.WindowBy(func(ctx context.Context, ev *event.Event) (string, error) {
-			raw, err := w.By.JSON(a.named(ctx), ev)
+			raw, err := w.By.JSON(ctx, ev)
 			if err != nil {
 				return "", err
 			}
@@ -230,7 +230,7 @@ func (a *assembly) named(ctx context.Context) context.Context {
 }
 
 func (a *assembly) condition(e functions.Expr) func(context.Context, *event.Event) (bool, error) {
-	return func(ctx context.Context, ev *event.Event) (bool, error) { return e.Bool(a.named(ctx), ev) }
+	return func(ctx context.Context, ev *event.Event) (bool, error) { return e.Bool(ctx, ev) }
 }
 
 func (a *assembly) expr(r reader) {

@@ -284,3 +284,16 @@ func TestGoodFilesLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) { mustLoad(t, "name: p\n"+text) })
 	}
 }
+
+func TestConditionsAndThePipelinesName(t *testing.T) {
+	text := lines + `filter: $pipeline == "p"
+window: {count: 2, timeout: 10ms, by: $pipeline}
+process:
+  - when: .a == 1 and $pipeline == "p"
+    jq: .b = $pipeline
+`
+	want := "{\"a\":1,\"b\":\"p\"}\n{\"a\":2}\n"
+	if got := runLines(t, text, "{\"a\":1}\n{\"a\":2}\n", pipeline.Deps{}); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
