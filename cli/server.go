@@ -91,5 +91,7 @@ func (s *server) run(ctx context.Context) {
 	if err := s.http.Shutdown(last); err != nil {
 		_ = s.http.Close() // ends connections that are still in use
 	}
-	_ = <-ended // it was told to end
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		s.log.Debug("server ended", "err", err)
+	}
 }
