@@ -144,17 +144,17 @@ func (c *checker) loops() {
 		path string
 		sink *sink
 	}{{"sink", &c.cfg.Sink}, {"error_sink", c.errorSink()}} {
-		if s.sink == nil || c.fault("source") || c.fault(s.path) {
+		if s.sink == nil {
 			continue
 		}
-		if f := s.sink.File; f != nil && src.File != nil && f.Path != "-" && f.Path == src.File.Path {
+		if f := s.sink.File; f != nil && src.File != nil && f.Path != "-" && f.Path != "" && f.Path == src.File.Path {
 			c.problem(s.path+".file.path", "is the file that the source reads")
 		}
 		k := s.sink.Kafka
 		if k == nil || src.Kafka == nil || !c.sameCluster(src.Kafka.connection, k.connection) {
 			continue
 		}
-		if topic, ok := k.literalTopic(); ok && src.Kafka.Topics.has(topic) {
+		if topic, ok := k.literalTopic(); ok && !c.fault("source.kafka.topics") && src.Kafka.Topics.has(topic) {
 			c.problem(s.path+".kafka.topic", "%q is a topic that the source reads: every output would be an input again", topic)
 		}
 	}
