@@ -122,6 +122,25 @@ func TestIdleKeysCostNothing(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
+func TestPartitionsGoneCostNothing(t *testing.T) {
+	const n, most = 100_000, 1 << 20
+	w := newCost(t, window.Config{Timeout: time.Hour})
+	before := heap()
+	for i := range n {
+		w.Add(start, window.Item[int]{Keyless: true, Partition: i})
+		if i%2 == 0 {
+			w.Drop(i)
+		} else {
+			w.CloseHolding(i, window.ByBarrier)
+			w.Recycle(w.Take()[0].Items)
+		}
+	}
+	if got := int64(heap()) - int64(before); got > most {
+		t.Errorf("%d partitions that are gone hold %d bytes, want at most %d in all", n, got, most)
+	}
+	runtime.KeepAlive(w)
+}
+
 func BenchmarkEvent(b *testing.B) {
 	for _, keys := range []int{1_000, 1_000_000} {
 		for _, count := range []int{1, 100} {

@@ -1,7 +1,7 @@
 package window
 
 // lane is a key with unfinished events. The key is in an open window, or in a batch, and behind that
-// its later events wait; or it is idle for the moment, while a call goes on.
+// its later events wait. Between two calls it is never idle: an idle key has no lane.
 type lane[T any] struct {
 	key string
 

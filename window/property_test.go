@@ -32,32 +32,47 @@ type machine struct {
 // inside; no batch is over count or bytes; no window is open for longer than its timeout; a key is in
 // at most one open window or batch; the order of a key is kept; nothing waits without a reason.
 func TestPromises(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		x := newMachine(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"add":          x.add,
-			"add burst":    x.addBurst,
-			"free":         x.free,
-			"tick":         x.tick,
-			"tick late":    x.tickLate,
-			"expire early": x.expireEarly,
-			"close oldest": x.closeOldest,
-			"close all":    x.closeAll,
-			"holding":      x.closeHolding,
-			"drop":         x.drop,
-			"":             x.check,
+	for _, c := range []struct {
+		name    string
+		cfg     window.Config
+		noLanes bool
+	}{
+		{name: "a window per event"},
+		{name: "a window per event without lanes", noLanes: true},
+		{name: "timeout", cfg: window.Config{Timeout: 30}},
+		{name: "count", cfg: window.Config{Count: 3, Timeout: 50}},
+		{name: "bytes", cfg: window.Config{Bytes: 30, Timeout: 100}},
+		{name: "few bytes", cfg: window.Config{Bytes: 8, Timeout: 50}},
+		{name: "count and bytes", cfg: window.Config{Count: 4, Bytes: 20, Timeout: 50}},
+		{name: "count and bytes without lanes", cfg: window.Config{Count: 4, Bytes: 20, Timeout: 50}, noLanes: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 3 { // rapid's 100 workloads are few for what they cost
+				rapid.Check(t, func(t *rapid.T) { promises(t, c.cfg, !c.noLanes) })
+			}
 		})
-		x.drain(t)
-	})
+	}
 }
 
-func newMachine(t *rapid.T) *machine {
-	cfg := window.Config{Timeout: rapid.SampledFrom([]time.Duration{0, 10, 50}).Draw(t, "timeout")}
-	if cfg.Timeout > 0 {
-		cfg.Count = rapid.IntRange(0, 5).Draw(t, "count")
-		cfg.Bytes = rapid.Int64Range(0, 20).Draw(t, "bytes")
-	}
-	ordered := rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "lanes")
+func promises(t *rapid.T, cfg window.Config, ordered bool) {
+	x := newMachine(t, cfg, ordered)
+	t.Repeat(map[string]func(*rapid.T){
+		"add":          x.add,
+		"add burst":    x.addBurst,
+		"free":         x.free,
+		"tick":         x.tick,
+		"tick late":    x.tickLate,
+		"expire early": x.expireEarly,
+		"close oldest": x.closeOldest,
+		"close all":    x.closeAll,
+		"holding":      x.closeHolding,
+		"drop":         x.drop,
+		"":             x.check,
+	})
+	x.drain(t)
+}
+
+func newMachine(t *rapid.T, cfg window.Config, ordered bool) *machine {
 	w, err := window.New[ev](cfg, ordered)
 	if err != nil {
 		t.Fatalf("New(%+v) = %v, want no error", cfg, err)
