@@ -16,6 +16,7 @@ import (
 // begin is called with the committed offsets of newly assigned partitions, before they are fetched. It
 // makes every start a number and tells the stream.
 func (s *Source) begin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	<-s.opened
 	starts := map[streammanager.TopicPartition]int64{}
 	for topic, parts := range offsets {
 		var missing []int32
@@ -153,6 +154,7 @@ func (s *Source) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]
 	if len(tps) == 0 {
 		return
 	}
+	<-s.opened
 	ctx, cancel := context.WithTimeout(ctx, s.revokeLimit)
 	defer cancel()
 	s.stream.Revoked(ctx, tps)
@@ -161,6 +163,7 @@ func (s *Source) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]
 
 func (s *Source) lost(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
 	if tps := list(parts); len(tps) > 0 {
+		<-s.opened
 		s.stream.Lost(tps)
 		s.client.ResumeFetchPartitions(parts)
 	}

@@ -44,6 +44,8 @@ type Source struct {
 	stream streammanager.Assignments
 	polled []streammanager.Record
 
+	opened chan struct{} // closed when client and admin are there: the client's goroutines may be earlier
+
 	revokeLimit time.Duration
 
 	mu      sync.Mutex // guards all below
@@ -62,7 +64,7 @@ var (
 
 // NewSource checks cfg; it opens nothing.
 func NewSource(cfg SourceConfig, log *slog.Logger) (*Source, error) {
-	s := &Source{cfg: cfg, log: log, trouble: map[string]error{}}
+	s := &Source{cfg: cfg, log: log, opened: make(chan struct{}), trouble: map[string]error{}}
 	if s.cfg.Start == "" {
 		s.cfg.Start = Earliest
 	}
@@ -164,6 +166,7 @@ func (s *Source) Open(_ context.Context, a streammanager.Assignments) error {
 		return fmt.Errorf("making the source's client: %w", err)
 	}
 	s.client, s.admin = client, kadm.NewClient(client)
+	close(s.opened)
 	return nil
 }
 
