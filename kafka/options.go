@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,105 +24,286 @@ const (
 
 // OptionDoc describes one client setting.
 type OptionDoc struct {
-	Name    string
-	Default string
-	Doc     string
-	Sides   []Side
+	Name    string // Kafka's own name
+	Default string // what holds when it is left out
+	Doc     string // one line
+	Sides   []Side // whose it is
 }
 
+var (
+	both   = []Side{SourceSide, SinkSide}
+	source = []Side{SourceSide}
+	sink   = []Side{SinkSide}
+)
+
+// option is one setting with how it is read and applied.
 type option struct {
 	OptionDoc
-	apply func(value string) (kgo.Opt, error)
-}
-
-var both = []Side{SourceSide, SinkSide}
-
-// defaultFetchBytes bounds one fetch, and so the memory of the source's client.
-const defaultFetchBytes = 8 << 20
-
-// defaultMaxRequest is Kafka's own default of max.request.size.
-const defaultMaxRequest = 1 << 20
-
-// defaultBufferBytes bounds what the producer holds.
-const defaultBufferBytes = 32 << 20
-
-var table = []option{
-	{OptionDoc{"client.id", "enricher", "name of this client in the broker's logs and quotas", both}, text(kgo.ClientID)},
-	{OptionDoc{"client.rack", "", "rack of this client, to fetch from the nearest replica", []Side{SourceSide}}, text(kgo.Rack)},
-	{OptionDoc{"connections.max.idle.ms", "20000", "idle connections are closed after this time", both}, millis(kgo.ConnIdleTimeout)},
-	{OptionDoc{"metadata.max.age.ms", "30000", "how often topics and partitions are looked up anew", both}, millis(kgo.MetadataMaxAge)},
-	{OptionDoc{"request.timeout.ms", "10000", "what a request may take beyond its own time limit", both}, millis(kgo.RequestTimeoutOverhead)},
-	{OptionDoc{"fetch.max.bytes", strconv.Itoa(defaultFetchBytes), "bytes of one fetch", []Side{SourceSide}}, bytesOf(kgo.FetchMaxBytes)},
-	{OptionDoc{"max.partition.fetch.bytes", "1048576", "bytes of one partition in a fetch", []Side{SourceSide}}, bytesOf(kgo.FetchMaxPartitionBytes)},
-	{OptionDoc{"fetch.min.bytes", "1", "bytes that the broker waits for", []Side{SourceSide}}, bytesOf(kgo.FetchMinBytes)},
-	{OptionDoc{"fetch.max.wait.ms", "500", "how long the broker waits for fetch.min.bytes", []Side{SourceSide}}, millis(kgo.FetchMaxWait)},
-	{OptionDoc{"session.timeout.ms", "45000", "a member not heard of for this time is out of the group", []Side{SourceSide}}, millis(kgo.SessionTimeout)},
-	{OptionDoc{"heartbeat.interval.ms", "3000", "time between heartbeats", []Side{SourceSide}}, millis(kgo.HeartbeatInterval)},
-	{OptionDoc{"max.poll.interval.ms", "60000", "what a rebalance may take", []Side{SourceSide}}, millis(kgo.RebalanceTimeout)},
-	{OptionDoc{"group.instance.id", "", "static membership: a restart within session.timeout.ms moves no partition", []Side{SourceSide}}, text(kgo.InstanceID)},
-	{OptionDoc{"isolation.level", "read_committed", "read_committed or read_uncommitted", []Side{SourceSide}}, isolation},
-	{OptionDoc{"linger.ms", "5", "how long a record waits for others of its partition", []Side{SinkSide}}, millis(kgo.ProducerLinger)},
-	{OptionDoc{"batch.size", "1048576", "bytes of one batch of a partition", []Side{SinkSide}}, bytesOf(kgo.ProducerBatchMaxBytes)},
-	{OptionDoc{"compression.type", "snappy", "none, gzip, snappy, lz4 or zstd", []Side{SinkSide}}, compression},
-	{OptionDoc{"max.request.size", strconv.Itoa(defaultMaxRequest), "bytes of the largest record, together with the topic's max.message.bytes", []Side{SinkSide}}, nil},
-	{OptionDoc{"buffer.memory", strconv.Itoa(defaultBufferBytes), "bytes that wait to be sent", []Side{SinkSide}}, nil},
+	least, most int64    // bounds of a number; most 0: the option is text
+	words       []string // the words that a text may be, nil: any text
+	list        bool     // the text is a list of words, separated by commas
+	apply       func(v string) kgo.Opt
 }
 
 // Options describes every setting that options may hold.
 func Options() []OptionDoc {
-	docs := make([]OptionDoc, len(table))
+	docs := make([]OptionDoc, 0, len(table))
 	for i := range table {
-		docs[i] = table[i].OptionDoc
+		doc := table[i].OptionDoc
+		if words := table[i].words; words != nil {
+			doc.Doc += ": " + strings.Join(words, ", ")
+		}
+		docs = append(docs, doc)
 	}
 	return docs
 }
 
 // CheckOption says what is wrong with one setting, and what to do instead.
 func CheckOption(side Side, name, value string) error {
+	o := find(name)
 	switch {
+	case o != nil && !slices.Contains(o.Sides, side):
+		return fmt.Errorf("is no setting of a %s", side)
+	case o != nil:
+		return o.check(value)
+	case name == "acks" && (value == "all" || value == "-1"):
+		return nil // it is what holds
+	case name == "acks":
+		return errors.New("only all is possible: with less an acknowledged record could be lost; leave it out")
 	case strings.HasPrefix(name, "sasl."):
 		return errors.New("write it under `sasl:` instead")
-	case strings.HasPrefix(name, "ssl."), name == "security.protocol":
+	case strings.HasPrefix(name, "ssl."):
 		return errors.New("write it under `tls:` instead")
-	case name == "acks":
-		if value != "all" && value != "-1" {
-			return errors.New("only all is possible: with less an acknowledged record could be lost")
-		}
-		return nil
-	case name == "enable.auto.commit", name == "auto.commit.interval.ms":
-		return errors.New("offsets are committed when events are finished; see commit_interval")
-	case name == "auto.offset.reset":
-		return errors.New("write `start` or `out_of_range` of the source instead")
-	case name == "group.id":
-		return errors.New("write `group` of the source instead")
-	case name == "bootstrap.servers":
-		return errors.New("write `brokers` instead")
-	case name == "enable.idempotence", name == "retries", name == "delivery.timeout.ms":
-		return errors.New("the producer is always idempotent and tries until the record is written")
+	case cures[name] != "":
+		return errors.New(cures[name])
 	}
-	o := find(name)
-	if o == nil {
-		return fmt.Errorf("unknown setting; known are %s", strings.Join(names(side), ", "))
-	}
-	if !slices.Contains(o.Sides, side) {
-		return fmt.Errorf("is no setting of a %s", side)
-	}
-	if o.apply == nil {
-		_, err := positive(value)
-		return err
-	}
-	_, err := o.apply(value)
-	return err
-}
-
-func names(side Side) []string {
-	var out []string
+	var known []string
 	for i := range table {
 		if slices.Contains(table[i].Sides, side) {
-			out = append(out, table[i].Name)
+			known = append(known, table[i].Name)
 		}
 	}
-	return out
+	return fmt.Errorf("unknown setting; known are %s", strings.Join(known, ", "))
+}
+
+// whole reads a number that was checked.
+func whole(v string) int64 {
+	n, _ := strconv.ParseInt(v, 10, 64)
+	return n
+}
+
+func ms(v int64) time.Duration { return time.Duration(v) * time.Millisecond }
+
+func text[O kgo.Opt](fn func(string) O) func(string) kgo.Opt {
+	return func(v string) kgo.Opt { return fn(v) }
+}
+
+func millis[O kgo.Opt](fn func(time.Duration) O) func(string) kgo.Opt {
+	return func(v string) kgo.Opt { return fn(ms(whole(v))) }
+}
+
+func bytesOf[O kgo.Opt](fn func(int32) O) func(string) kgo.Opt {
+	return func(v string) kgo.Opt { return fn(int32(whole(v))) }
+}
+
+const mostMillis = math.MaxInt32
+
+var table = []option{
+	{
+		OptionDoc: OptionDoc{"allow.auto.create.topics", "false", "lets brokers that are set up for it create topics that do not exist", both},
+		words:     []string{"true", "false"}, apply: func(v string) kgo.Opt {
+			if v == "true" {
+				return kgo.AllowAutoTopicCreation()
+			}
+			return nil
+		},
+	},
+	{
+		OptionDoc: OptionDoc{"client.id", "enricher", "name of this client in the broker's logs and quotas", both},
+		apply:     text(kgo.ClientID),
+	},
+	{
+		OptionDoc: OptionDoc{"client.rack", "", "rack of this worker, so that it reads from brokers nearby", source},
+		apply:     text(kgo.Rack),
+	},
+	{
+		OptionDoc: OptionDoc{"connections.max.idle.ms", "20000", "time after which an unused connection is closed", both},
+		least:     1000, most: mostMillis, apply: millis(kgo.ConnIdleTimeout),
+	},
+	{
+		OptionDoc: OptionDoc{"metadata.max.age.ms", "30000", "time after which new topics and partitions are looked for", both},
+		least:     100, most: mostMillis, apply: millis(kgo.MetadataMaxAge),
+	},
+	{
+		OptionDoc: OptionDoc{"request.timeout.ms", "10000", "time for an answer, beyond what the request itself asks the broker to wait", both},
+		least:     100, most: mostMillis, apply: millis(kgo.RequestTimeoutOverhead),
+	},
+
+	{
+		OptionDoc: OptionDoc{"fetch.max.bytes", "8388608", "bytes that one broker sends at most in an answer", source},
+		least:     1024, most: 1 << 30, apply: bytesOf(kgo.FetchMaxBytes),
+	},
+	{
+		OptionDoc: OptionDoc{"fetch.max.wait.ms", "500", "time that a broker waits for fetch.min.bytes", source},
+		least:     10, most: mostMillis, apply: millis(kgo.FetchMaxWait),
+	},
+	{
+		OptionDoc: OptionDoc{"fetch.min.bytes", "1", "bytes for which a broker waits before it answers", source},
+		least:     1, most: 1 << 30, apply: bytesOf(kgo.FetchMinBytes),
+	},
+	{
+		OptionDoc: OptionDoc{"max.partition.fetch.bytes", "1048576", "bytes of one partition in an answer", source},
+		least:     1024, most: 1 << 30, apply: bytesOf(kgo.FetchMaxPartitionBytes),
+	},
+	{
+		OptionDoc: OptionDoc{"isolation.level", "read_committed", "read_committed leaves out records of aborted transactions", source},
+		words:     []string{"read_committed", "read_uncommitted"}, apply: func(v string) kgo.Opt {
+			if v == "read_committed" {
+				return kgo.FetchIsolationLevel(kgo.ReadCommitted())
+			}
+			return kgo.FetchIsolationLevel(kgo.ReadUncommitted())
+		},
+	},
+	{
+		OptionDoc: OptionDoc{"group.instance.id", "", "makes this worker a static member, whose restart moves no partitions", source},
+		apply:     text(kgo.InstanceID),
+	},
+	{
+		OptionDoc: OptionDoc{"heartbeat.interval.ms", "3000", "time between signs of life to the group", source},
+		least:     100, most: mostMillis, apply: millis(kgo.HeartbeatInterval),
+	},
+	{
+		OptionDoc: OptionDoc{"max.poll.interval.ms", "60000", "time that a worker has to give partitions back in a rebalance", source},
+		least:     1000, most: mostMillis, apply: millis(kgo.RebalanceTimeout),
+	},
+	{
+		OptionDoc: OptionDoc{"partition.assignment.strategy", "cooperative-sticky", "how partitions are shared out; a list offers several", source},
+		words:     []string{"cooperative-sticky", "sticky", "range", "roundrobin"}, list: true, apply: balancers,
+	},
+	{
+		OptionDoc: OptionDoc{"session.timeout.ms", "45000", "time without a sign of life after which the group gives a worker up", source},
+		least:     1000, most: mostMillis, apply: millis(kgo.SessionTimeout),
+	},
+
+	{
+		OptionDoc: OptionDoc{"buffer.memory", "33554432", "bytes that are held for sending; then the pipeline waits", sink},
+		least:     1 << 16, most: 1 << 40, apply: func(v string) kgo.Opt { return kgo.MaxBufferedBytes(int(whole(v))) },
+	},
+	{
+		OptionDoc: OptionDoc{"compression.type", "snappy", "how batches are compressed", sink},
+		words:     []string{"none", "gzip", "snappy", "lz4", "zstd"}, apply: compression,
+	},
+	{
+		OptionDoc: OptionDoc{"linger.ms", "5", "time that a record waits for others to share its request", sink},
+		most:      60000, apply: millis(kgo.ProducerLinger),
+	},
+	{
+		OptionDoc: OptionDoc{"max.request.size", "1048576", "bytes of the largest record, together with the topic's max.message.bytes", sink},
+		least:     1024, most: 1 << 30, apply: func(v string) kgo.Opt {
+			return kgo.BrokerMaxWriteBytes(int32(min(max(whole(v)+requestOverhead, 100<<20), 1<<30)))
+		},
+	},
+}
+
+// requestOverhead is what a request may take beside its largest record.
+const requestOverhead = 1 << 20
+
+func balancers(v string) kgo.Opt {
+	var chosen []kgo.GroupBalancer
+	for _, name := range strings.Split(v, ",") {
+		switch strings.TrimSpace(name) {
+		case "cooperative-sticky":
+			chosen = append(chosen, kgo.CooperativeStickyBalancer())
+		case "sticky":
+			chosen = append(chosen, kgo.StickyBalancer())
+		case "range":
+			chosen = append(chosen, kgo.RangeBalancer())
+		case "roundrobin":
+			chosen = append(chosen, kgo.RoundRobinBalancer())
+		}
+	}
+	return kgo.Balancers(chosen...)
+}
+
+func compression(v string) kgo.Opt {
+	codec := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}[v]
+	return kgo.ProducerBatchCompression(codec, kgo.NoCompression())
+}
+
+// cures answers settings that people bring from elsewhere.
+var cures = map[string]string{
+	"auto.offset.reset":                     "write start: where to begin without a committed offset, and out_of_range: where to go on when it is gone",
+	"enable.auto.commit":                    "leave it out: offsets are committed when their events are finished, never by a timer alone",
+	"auto.commit.interval.ms":               "write commit_interval at the top of the file",
+	"group.id":                              "write source.kafka.group",
+	"bootstrap.servers":                     "write brokers",
+	"enable.idempotence":                    "leave it out: records are always written idempotently",
+	"retries":                               "leave it out: a record is tried until it is written",
+	"delivery.timeout.ms":                   "leave it out: a record has no time limit, it is tried until it is written",
+	"max.in.flight.requests.per.connection": "leave it out: the client keeps the order of records by itself",
+	"batch.size":                            "leave it out: a batch may be as large as its topic allows; linger.ms says how long it gathers",
+	"max.poll.records":                      "write limits.in_flight_events: what is read follows the room there is",
+	"key.serializer":                        "leave it out: keys and values are bytes",
+	"value.serializer":                      "leave it out: keys and values are bytes",
+	"key.deserializer":                      "leave it out: keys and values are bytes",
+	"value.deserializer":                    "leave it out: keys and values are bytes",
+	"partitioner.class":                     "write partitioner beside the topic",
+	"transaction.timeout.ms":                "leave it out: records are not written in transactions",
+	"transactional.id":                      "leave it out: records are not written in transactions",
+	"security.protocol":                     "write tls and sasl beside brokers",
+	"group.protocol":                        "leave it out: the classic protocol with cooperative-sticky is used",
+}
+
+// settings holds the options that were given, checked.
+type settings struct {
+	side  Side
+	given map[string]string
+}
+
+func newSettings(side Side, given map[string]string) (*settings, error) {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if err := CheckOption(side, name, given[name]); err != nil {
+			errs = append(errs, fmt.Errorf("options[%q]: %w", name, err))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	s := &settings{side: side, given: given}
+	if beat, session := s.number("heartbeat.interval.ms"), s.number("session.timeout.ms"); side == SourceSide && beat >= session {
+		return nil, fmt.Errorf("options[\"heartbeat.interval.ms\"]: %d is not less than session.timeout.ms %d: make it a third of that", beat, session)
+	}
+	return s, nil
+}
+
+func (o *option) check(value string) error {
+	if o.most > 0 {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", value)
+		}
+		if n < o.least || n > o.most {
+			return fmt.Errorf("%d is not between %d and %d", n, o.least, o.most)
+		}
+		return nil
+	}
+	if o.words == nil {
+		return nil
+	}
+	words := []string{value}
+	if o.list {
+		words = strings.Split(value, ",")
+	}
+	for _, w := range words {
+		if !slices.Contains(o.words, strings.TrimSpace(w)) {
+			return fmt.Errorf("%q is none of %s", w, strings.Join(o.words, ", "))
+		}
+	}
+	return nil
 }
 
 func find(name string) *option {
@@ -133,95 +315,29 @@ func find(name string) *option {
 	return nil
 }
 
-// applyOptions checks all settings and turns them into the client's, defaults included.
-func applyOptions(side Side, set map[string]string) ([]kgo.Opt, error) {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if err := CheckOption(side, name, set[name]); err != nil {
-			errs = append(errs, fmt.Errorf("options[%q]: %w", name, err))
-		}
+// text returns the value of an option, or its default.
+func (s *settings) text(name string) string {
+	if v, ok := s.given[name]; ok {
+		return v
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
+	return find(name).Default
+}
+
+func (s *settings) number(name string) int64 { return whole(s.text(name)) }
+
+func (s *settings) millis(name string) time.Duration { return ms(s.number(name)) }
+
+// opts returns the library's options for s. An empty text means that the option is left out.
+func (s *settings) opts() []kgo.Opt {
 	var opts []kgo.Opt
 	for i := range table {
 		o := &table[i]
-		value, ok := set[o.Name]
-		if !ok {
-			value = o.Default
-		}
-		if o.apply == nil || value == "" || !slices.Contains(o.Sides, side) {
+		if o.apply == nil || !slices.Contains(o.Sides, s.side) || s.text(o.Name) == "" {
 			continue
 		}
-		opt, err := o.apply(value)
-		if err != nil {
-			return nil, fmt.Errorf("options[%q]: %w", o.Name, err)
+		if opt := o.apply(s.text(o.Name)); opt != nil {
+			opts = append(opts, opt)
 		}
-		opts = append(opts, opt)
 	}
-	return opts, nil
-}
-
-// number returns a setting that this package uses itself.
-func number(set map[string]string, name string) int64 {
-	value, ok := set[name]
-	if !ok {
-		value = find(name).Default
-	}
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-func positive(value string) (int64, error) {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is no whole number of 0 or more", value)
-	}
-	return n, nil
-}
-
-func text[O kgo.Opt](fn func(string) O) func(string) (kgo.Opt, error) {
-	return func(value string) (kgo.Opt, error) { return fn(value), nil }
-}
-
-func millis[O kgo.Opt](fn func(time.Duration) O) func(string) (kgo.Opt, error) {
-	return func(value string) (kgo.Opt, error) {
-		n, err := positive(value)
-		return fn(time.Duration(n) * time.Millisecond), err
-	}
-}
-
-func bytesOf[O kgo.Opt](fn func(int32) O) func(string) (kgo.Opt, error) {
-	return func(value string) (kgo.Opt, error) {
-		n, err := positive(value)
-		if err == nil && n > 1<<30 {
-			err = fmt.Errorf("%d is over 1073741824", n)
-		}
-		return fn(int32(n)), err
-	}
-}
-
-func isolation(value string) (kgo.Opt, error) {
-	switch value {
-	case "read_committed":
-		return kgo.FetchIsolationLevel(kgo.ReadCommitted()), nil
-	case "read_uncommitted":
-		return kgo.FetchIsolationLevel(kgo.ReadUncommitted()), nil
-	}
-	return nil, fmt.Errorf("%q is none of read_committed, read_uncommitted", value)
-}
-
-func compression(value string) (kgo.Opt, error) {
-	codecs := map[string]kgo.CompressionCodec{
-		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
-	}
-	c, ok := codecs[value]
-	if !ok {
-		return nil, fmt.Errorf("%q is none of none, gzip, snappy, lz4, zstd", value)
-	}
-	return kgo.ProducerBatchCompression(c), nil
+	return opts
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,224 +17,256 @@ import (
 	"github.com/a0c75104/enricher/streammanager"
 )
 
-// SinkConfig is what a user sets of a sink.
+// SinkConfig says where to write.
 type SinkConfig struct {
 	Connection
-	Topic string
-	// TopicOf, if set, finds the topic of each event instead.
-	TopicOf func(ev *event.Event) (string, error)
-	// KeyOf finds the key of each record; nil: the event's own.
-	KeyOf func(ev *event.Event) ([]byte, error)
-	// Now stamps records with the time of writing instead of the event's.
-	Now bool
+	Topic   string                             // topic of all records; or
+	TopicOf func(*event.Event) (string, error) // finds the topic of each
+	KeyOf   func(*event.Event) ([]byte, error) // finds the key of each, nil for none; left out: the event's own
+	Now     bool                               // stamps records with the time of writing instead of the event's
 }
 
-// Sink writes with an idempotent producer and acks of all in-sync replicas.
+// maxBufferedRecords bounds the records that wait for their answer. buffer.memory bounds their bytes.
+const maxBufferedRecords = 100000
+
+// Sink writes records idempotently and as often as it takes.
 type Sink struct {
-	cfg    SinkConfig
-	log    *slog.Logger
-	opts   []kgo.Opt
-	client *kgo.Client
-	admin  *kadm.Client
-	most   int64 // max.request.size
+	cfg SinkConfig
+	set *settings
+	t   *troubles
+
+	cl       *kgo.Client
+	limits   *limits
+	end      context.CancelFunc // ends the client
+	endWatch context.CancelFunc
+	watching sync.WaitGroup
+
 	single atomic.Bool
+	ill    atomic.Bool // the last answer was an error
 
-	mu      sync.Mutex // guards all below
-	limits  map[string]topicLimit
-	trouble error
+	mu     sync.Mutex // guards what follows
+	flying int        // records without an answer
+	newest *flight    // the record handed over last
 }
 
-// topicLimit is a topic's max.message.bytes and when it is to be read again.
-type topicLimit struct {
-	bytes int64
-	until time.Time
-}
-
-// defaultMessageBytes is Kafka's default of max.message.bytes.
-const defaultMessageBytes = 1048588
+// flight is a record on its way.
+type flight struct{ alone bool }
 
 var (
 	_ streammanager.Sink     = (*Sink)(nil)
 	_ streammanager.Preparer = (*Sink)(nil)
 	_ streammanager.Checker  = (*Sink)(nil)
+	_ streammanager.Single   = (*Sink)(nil)
 	_ streammanager.Health   = (*Sink)(nil)
 	_ streammanager.Buffered = (*Sink)(nil)
-	_ streammanager.Single   = (*Sink)(nil)
 )
 
-// NewSink checks cfg; it opens nothing.
-func NewSink(cfg SinkConfig, log *slog.Logger) (*Sink, error) {
-	if cfg.Topic == "" && cfg.TopicOf == nil {
-		return nil, errors.New("topic: none given")
+// NewSink checks cfg and opens nothing. A nil logger says nothing.
+func NewSink(cfg SinkConfig, logger *slog.Logger) (*Sink, error) {
+	set, err := cfg.check(SinkSide)
+	if err == nil {
+		err = cfg.checkRecord()
 	}
-	own, err := cfg.clientOptions(SinkSide, log)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg, log: log, most: number(cfg.Options, "max.request.size"), limits: map[string]topicLimit{}}
-	if cfg.Options["batch.size"] == "" {
-		own = append(own, kgo.ProducerBatchMaxBytes(int32(min(s.most, 1<<30))))
+	return &Sink{cfg: cfg, set: set, t: newTroubles(logger)}, nil
+}
+
+func (c *SinkConfig) checkRecord() error {
+	if (c.Topic == "") == (c.TopicOf == nil) {
+		return errors.New("name the topic, or say how each record finds its own")
 	}
-	s.opts = append(own,
-		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.MaxBufferedBytes(int(number(cfg.Options, "buffer.memory"))),
-		kgo.MaxBufferedRecords(1_000_000),
-		kgo.UnknownTopicRetries(-1),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-	)
-	return s, nil
+	if c.Topic != "" {
+		if err := checkTopic(c.Topic); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Open implements streammanager.Sink.
-func (s *Sink) Open(context.Context) error {
-	client, err := kgo.NewClient(s.opts...)
+func (s *Sink) Open(ctx context.Context) error {
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	watch, endWatch := context.WithCancel(own)
+	s.limits = newLimits(watch, s.t, min(s.set.number("max.request.size"), s.set.number("buffer.memory")),
+		s.set.text("allow.auto.create.topics") == "true")
+	opts := append(s.cfg.clientOpts(own, s.set, s.t),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.MaxBufferedRecords(maxBufferedRecords),
+		kgo.UnknownTopicRetries(-1), // a topic that does not exist yet is waited for; limits says so
+		kgo.ProducerBatchMaxBytesFn(s.limits.batch),
+		// A key goes where Java's clients put it; records without one are spread.
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
+	)
+	cl, err := kgo.NewClient(opts...)
 	if err != nil {
-		return fmt.Errorf("making the sink's client: %w", err)
+		end()
+		endWatch()
+		return fmt.Errorf("opening the kafka sink: %w", err)
 	}
-	s.client, s.admin = client, kadm.NewClient(client)
+	s.cl, s.end, s.endWatch = cl, end, endWatch
+	s.limits.start(kadm.NewClient(cl), s.cfg.Topic)
+	s.watching.Go(s.limits.watch)
 	return nil
 }
 
 // Prepare implements streammanager.Preparer.
 func (s *Sink) Prepare(ev *event.Event) (streammanager.Record, error) {
-	rec := streammanager.Record{Topic: s.cfg.Topic, Key: ev.Key(), Value: ev.Value(), Headers: ev.Headers(), Timestamp: ev.Timestamp()}
+	r := streammanager.Record{Topic: s.cfg.Topic, Key: ev.Key(), Value: ev.Value(), Headers: ev.Headers(), Timestamp: ev.Timestamp()}
 	var err error
 	if s.cfg.TopicOf != nil {
-		if rec.Topic, err = s.cfg.TopicOf(ev); err != nil {
-			return rec, err
+		if r.Topic, err = s.cfg.TopicOf(ev); err != nil {
+			return r, err
 		}
 	}
-	if s.cfg.KeyOf != nil && !ev.Tombstone() {
-		if rec.Key, err = s.cfg.KeyOf(ev); err != nil {
-			return rec, err
+	if s.cfg.KeyOf != nil && !ev.Tombstone() { // a tombstone has no value to find a key in, and keeps its own
+		if r.Key, err = s.cfg.KeyOf(ev); err != nil {
+			return r, err
 		}
 	}
 	if s.cfg.Now {
-		rec.Timestamp = time.Now()
+		r.Timestamp = time.Now()
 	}
-	return rec, nil
+	return r, nil
 }
 
-// recordOverhead bounds what a batch of one record adds to its parts.
-const recordOverhead = 128
-
-// Check implements streammanager.Checker.
+// Check implements streammanager.Checker. For a topic that it sees the first time it asks the brokers
+// for the limit, which takes a few seconds at most.
 func (s *Sink) Check(r *streammanager.Record) error {
-	size := int64(len(r.Key)+len(r.Value)) + recordOverhead
-	for _, h := range r.Headers {
-		size += int64(len(h.Key)+len(h.Value)) + 10
+	topic := s.topic(r)
+	if err := checkTopic(topic); err != nil {
+		return event.Reject(event.Rejected, err)
 	}
-	topic := r.Topic
-	if topic == "" {
-		topic = s.cfg.Topic
-	}
-	if size > s.most {
-		return event.Rejectf(event.TooLarge, "record of %d bytes is over max.request.size %d: raise it under options", size, s.most)
-	}
-	if limit := s.limitOf(topic); size > limit {
-		return event.Rejectf(event.TooLarge, "record of %d bytes is over max.message.bytes %d of topic %q", size, limit, topic)
+	size, most := recordSize(r), s.limits.of(topic)
+	if size > most {
+		return event.Rejectf(event.TooLarge, "the record takes %d bytes, topic %q takes at most %d: raise max.message.bytes of the topic (and option max.request.size), or write less",
+			size, topic, most)
 	}
 	return nil
 }
 
-// limitOf reads a topic's max.message.bytes, and keeps it for a while.
-func (s *Sink) limitOf(topic string) int64 {
-	s.mu.Lock()
-	known, ok := s.limits[topic]
-	s.mu.Unlock()
-	if ok && time.Now().Before(known.until) {
-		return known.bytes
+func (s *Sink) topic(r *streammanager.Record) string {
+	if r.Topic != "" {
+		return r.Topic
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	limit := topicLimit{bytes: defaultMessageBytes, until: time.Now().Add(10 * time.Second)}
-	if ok {
-		limit.bytes = known.bytes
-	}
-	configs, err := s.admin.DescribeTopicConfigs(ctx, topic)
-	if err == nil {
-		for _, c := range configs {
-			for _, entry := range c.Configs {
-				if entry.Key != "max.message.bytes" {
-					continue
-				}
-				if n, err := strconv.ParseInt(entry.MaybeValue(), 10, 64); err == nil {
-					limit = topicLimit{bytes: n, until: time.Now().Add(time.Minute)}
-				}
-			}
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.limits[topic] = limit
-	return limit.bytes
+	return s.cfg.Topic
 }
 
 // Produce implements streammanager.Sink.
 func (s *Sink) Produce(ctx context.Context, r *streammanager.Record, done func(error)) {
-	rec := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
-	if rec.Topic == "" {
-		rec.Topic = s.cfg.Topic
-	}
+	rec := &kgo.Record{Topic: s.topic(r), Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
 	if len(r.Headers) > 0 {
 		rec.Headers = make([]kgo.RecordHeader, len(r.Headers))
 		for i, h := range r.Headers {
 			rec.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 		}
 	}
-	alone := s.single.Load()
-	s.client.Produce(ctx, rec, func(rec *kgo.Record, err error) {
-		s.note(err)
-		done(s.classify(rec.Topic, err, alone))
+	single := s.single.Load()
+	if single {
+		if err := s.cl.Flush(ctx); err != nil {
+			done(fmt.Errorf("writing to topic %q: %w", rec.Topic, err))
+			return
+		}
+	}
+	f := s.takeOff()
+	answered := make(chan struct{})
+	s.cl.Produce(ctx, rec, func(_ *kgo.Record, err error) {
+		done(s.landed(f, rec.Topic, err))
+		close(answered)
 	})
+	if single {
+		select {
+		case <-answered:
+		case <-ctx.Done():
+		}
+	}
 }
 
-// classify tells the record's own fault from the sink's. In a batch of several the culprit cannot be
-// told, so there it is the sink's, and the stream sends them one by one.
-func (s *Sink) classify(topic string, err error, alone bool) error {
+// takeOff notes a record on its way, and whether others are.
+func (s *Sink) takeOff() *flight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &flight{alone: s.flying == 0}
+	if s.newest != nil {
+		s.newest.alone = false
+	}
+	s.flying++
+	s.newest = f
+	return f
+}
+
+// landed says what an answer means for the record.
+func (s *Sink) landed(f *flight, topic string, err error) error {
+	s.mu.Lock()
+	s.flying--
+	if s.newest == f {
+		s.newest = nil
+	}
+	alone := f.alone
+	s.mu.Unlock()
+	about := trouble{kind: troubleSink}
 	if err == nil {
+		if s.ill.Load() && s.ill.CompareAndSwap(true, false) {
+			s.t.healed(about)
+		}
 		return nil
 	}
-	err = fmt.Errorf("writing to topic %q: %w", topic, err)
-	if alone {
-		switch {
-		case errors.Is(err, kerr.MessageTooLarge):
-			return event.Reject(event.TooLarge, err)
-		case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTimestamp):
-			return event.Reject(event.Rejected, err)
-		}
+	var refused event.Type
+	switch {
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		refused = event.TooLarge
+		s.limits.again()
+	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTimestamp):
+		refused = event.Rejected
+	}
+	err = fmt.Errorf("writing to topic %q: %w", topic, sinkError(topic, err))
+	if refused != "" && alone {
+		return event.Reject(refused, err)
+	}
+	// The brokers refuse a batch as a whole, and the library then fails all that waits for the
+	// partition: which record is at fault is known only of one that travels alone.
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed) {
+		s.ill.Store(true)
+		s.t.note(about, err)
 	}
 	return err
 }
 
-func (s *Sink) note(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = err
+// sinkError adds what to do.
+func sinkError(topic string, err error) error {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed):
+		return topicError(topic, err, "create it, or correct the sink's topic")
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return fmt.Errorf("this user has no right to write idempotently: grant IdempotentWrite on the cluster: %w", err)
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return fmt.Errorf("the login was refused: check sasl: %w", err)
+	}
+	return err
 }
 
-// Single implements streammanager.Single: the stream waits for each answer before the next Produce.
+// Single implements streammanager.Single.
 func (s *Sink) Single(on bool) { s.single.Store(on) }
 
-// Health implements streammanager.Health.
-func (s *Sink) Health() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.trouble
-}
-
-// BufferBytes implements streammanager.Buffered.
-func (s *Sink) BufferBytes() int64 { return number(s.cfg.Options, "buffer.memory") }
-
-// Close implements streammanager.Sink.
+// Close implements streammanager.Sink. What could not be written before ctx ends is told to each record's
+// done; it is no error of Close.
 func (s *Sink) Close(ctx context.Context) error {
-	if s.client == nil {
+	if s.cl == nil {
 		return nil
 	}
-	err := s.client.Flush(ctx)
-	s.client.Close()
-	if err != nil {
-		return fmt.Errorf("flushing: %w", err)
+	err := s.cl.Flush(ctx)
+	s.endWatch()
+	s.watching.Wait()
+	closeClient(s.cl, s.end)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("writing what is buffered: %w", err)
 	}
 	return nil
 }
+
+// Health implements streammanager.Health.
+func (s *Sink) Health() error { return s.t.worst(troubleSink) }
+
+// BufferBytes implements streammanager.Buffered.
+func (s *Sink) BufferBytes() int64 { return s.set.number("buffer.memory") }

@@ -6,51 +6,72 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
-// Where a source starts, or goes on after its offsets have vanished.
+// Where a source begins, or goes on after its offset has vanished.
 const (
 	Earliest = "earliest"
 	Latest   = "latest"
 	Fail     = "fail"
 )
 
-// SourceConfig is what a user sets of a source.
+// SourceConfig says what to read.
 type SourceConfig struct {
 	Connection
-	Topics     []string // names; one between slashes is a regular expression
-	Group      string
-	Start      string // without a committed offset: Earliest (default) or Latest
-	OutOfRange string // Earliest (default), Latest or Fail
+	Topics     []string // names; one between slashes is a regular expression, which may match anywhere
+	Group      string   // consumer group that holds the positions
+	Start      string   // where to begin without a committed offset: Earliest (the default) or Latest
+	OutOfRange string   // where to go on when the offset is gone: Earliest (the default), Latest or Fail
 }
 
-// Source is a member of a consumer group.
+// fetches is how many answers are fetched or held at once. With fetch.max.bytes it bounds the memory.
+const fetches = 4
+
+// closeTimeout bounds how long Close waits for brokers that do not answer.
+const closeTimeout = 10 * time.Second
+
+// Source reads topics as a member of a consumer group.
 type Source struct {
 	cfg    SourceConfig
-	log    *slog.Logger
-	opts   []kgo.Opt
-	client *kgo.Client
-	admin  *kadm.Client
-	stream streammanager.Assignments
-	polled []streammanager.Record
+	set    *settings
+	t      *troubles
+	names  []*regexp.Regexp // of Topics, if one is a regular expression
+	opened chan struct{}    // closed when the next fields are set
 
-	opened chan struct{} // closed when client and admin are there: the client's goroutines may be earlier
+	cl       *kgo.Client
+	adm      *kadm.Client
+	a        streammanager.Assignments
+	end      context.CancelFunc // ends the client
+	calls    context.Context    // of calls to a
+	endCalls context.CancelFunc
+	watching sync.WaitGroup
 
-	revokeLimit time.Duration
+	tell sync.Mutex // makes calls to a one at a time; taken before mu
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards what follows
+	owned   map[streammanager.TopicPartition]struct{}
+	held    map[streammanager.TopicPartition]*holding
+	paused  map[streammanager.TopicPartition]struct{}  // by the stream
+	resting map[streammanager.TopicPartition]time.Time // after an error, until then
 	joined  bool
-	trouble map[string]error // by what it concerns
+	closing bool
+
+	skipped atomic.Int64
+	poll    poll // belongs to Poll
+}
+
+// holding is a partition that the stream was told of.
+type holding struct {
+	start int64 // first offset told
+	next  int64 // offset after the last delivered record
 }
 
 var (
@@ -62,273 +83,253 @@ var (
 	_ streammanager.Buffered  = (*Source)(nil)
 )
 
-// NewSource checks cfg; it opens nothing.
-func NewSource(cfg SourceConfig, log *slog.Logger) (*Source, error) {
-	s := &Source{cfg: cfg, log: log, opened: make(chan struct{}), trouble: map[string]error{}}
-	if s.cfg.Start == "" {
-		s.cfg.Start = Earliest
-	}
-	if s.cfg.OutOfRange == "" {
-		s.cfg.OutOfRange = Earliest
-	}
-	var errs []error
-	if len(cfg.Topics) == 0 {
-		errs = append(errs, errors.New("topics: none given"))
-	}
-	if cfg.Group == "" {
-		errs = append(errs, errors.New("group: none given"))
-	}
-	if s.cfg.Start != Earliest && s.cfg.Start != Latest {
-		errs = append(errs, fmt.Errorf("start: %q is none of earliest, latest", s.cfg.Start))
-	}
-	if o := s.cfg.OutOfRange; o != Earliest && o != Latest && o != Fail {
-		errs = append(errs, fmt.Errorf("out_of_range: %q is none of earliest, latest, fail", o))
-	}
-	topics, err := topicOptions(cfg.Topics)
+// NewSource checks cfg and opens nothing. A nil logger says nothing.
+func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
+	set, err := cfg.check(SourceSide)
 	if err != nil {
-		errs = append(errs, err)
+		return nil, err
 	}
-	own, err := cfg.clientOptions(SourceSide, log)
-	if err != nil {
-		errs = append(errs, err)
+	s := &Source{
+		cfg: cfg, set: set, t: newTroubles(logger), opened: make(chan struct{}),
+		owned:   map[streammanager.TopicPartition]struct{}{},
+		held:    map[streammanager.TopicPartition]*holding{},
+		paused:  map[streammanager.TopicPartition]struct{}{},
+		resting: map[streammanager.TopicPartition]time.Time{},
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := s.check(); err != nil {
+		return nil, err
 	}
-	rebalance := time.Duration(number(cfg.Options, "max.poll.interval.ms")) * time.Millisecond
-	heartbeat := time.Duration(number(cfg.Options, "heartbeat.interval.ms")) * time.Millisecond
-	s.revokeLimit = max(time.Second, min(10*time.Second, rebalance-2*heartbeat))
-	s.opts = append(append(own, topics...), s.groupOptions()...)
 	return s, nil
 }
 
-func topicOptions(topics []string) ([]kgo.Opt, error) {
-	patterns := 0
-	names := make([]string, len(topics))
-	for i, t := range topics {
-		names[i] = t
-		if len(t) > 2 && strings.HasPrefix(t, "/") && strings.HasSuffix(t, "/") {
-			patterns++
-			names[i] = t[1 : len(t)-1]
-			if _, err := regexp.Compile(names[i]); err != nil {
-				return nil, fmt.Errorf("topics: %w", err)
-			}
-		}
+func (s *Source) check() error {
+	c := &s.cfg
+	if len(c.Topics) == 0 {
+		return errors.New("topics: none given")
 	}
-	if patterns == 0 {
-		return []kgo.Opt{kgo.ConsumeTopics(names...)}, nil
+	if err := s.checkTopics(); err != nil {
+		return err
 	}
-	for i, t := range topics {
-		if names[i] == t {
-			names[i] = "^" + regexp.QuoteMeta(t) + "$"
-		}
+	if c.Group == "" {
+		return errors.New("group: none given")
 	}
-	return []kgo.Opt{kgo.ConsumeTopics(names...), kgo.ConsumeRegex()}, nil
+	if err := oneOf("start", &c.Start, Earliest, Latest); err != nil {
+		return err
+	}
+	return oneOf("out_of_range", &c.OutOfRange, Earliest, Latest, Fail)
 }
 
-func (s *Source) groupOptions() []kgo.Opt {
-	reset := kgo.NewOffset().AtStart()
-	switch s.cfg.OutOfRange {
-	case Latest:
-		reset = kgo.NewOffset().AtEnd()
-	case Fail:
-		reset = kgo.NoResetOffset()
+// checkTopics reads the regular expressions. Names beside them become expressions too, since the library
+// takes one kind or the other.
+func (s *Source) checkTopics() error {
+	var names []*regexp.Regexp
+	for _, t := range s.cfg.Topics {
+		expr, found := "^"+regexp.QuoteMeta(t)+"$", false
+		if len(t) > 2 && t[0] == '/' && t[len(t)-1] == '/' {
+			expr, found = t[1:len(t)-1], true
+		} else if err := checkTopic(t); err != nil {
+			return err
+		}
+		re, err := regexp.Compile(expr)
+		if err != nil {
+			return fmt.Errorf("topics: reading the regular expression %q: %w", t, err)
+		}
+		names = append(names, re)
+		if found {
+			s.names = names
+		}
 	}
-	return []kgo.Opt{
-		kgo.ConsumerGroup(s.cfg.Group),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
-		kgo.DisableAutoCommit(),
-		kgo.KeepControlRecords(),
-		kgo.MaxConcurrentFetches(maxFetches),
-		kgo.ConsumeResetOffset(reset),
-		kgo.AdjustFetchOffsetsFn(s.begin),
-		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { s.noteJoined() }),
-		kgo.OnPartitionsRevoked(s.revoked),
-		kgo.OnPartitionsLost(s.lost),
-		kgo.WithHooks(groupHook{s}),
+	if s.names != nil {
+		s.names = names
 	}
-}
-
-// maxFetches bounds, together with fetch.max.bytes, what the client holds.
-const maxFetches = 2
-
-// groupHook learns why the group cannot be joined.
-type groupHook struct{ s *Source }
-
-// OnGroupManageError implements kgo.HookGroupManageError.
-func (h groupHook) OnGroupManageError(err error) { h.s.setTrouble("group", err) }
-
-// Open implements streammanager.Source.
-func (s *Source) Open(_ context.Context, a streammanager.Assignments) error {
-	s.stream = a
-	client, err := kgo.NewClient(s.opts...)
-	if err != nil {
-		return fmt.Errorf("making the source's client: %w", err)
-	}
-	s.client, s.admin = client, kadm.NewClient(client)
-	close(s.opened)
 	return nil
 }
 
-// Poll implements streammanager.Source.
-func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {
-	for {
-		fetches := s.client.PollRecords(ctx, limit)
-		if fetches.IsClientClosed() {
-			return streammanager.Polled{}, context.Canceled
-		}
-		if err := ctx.Err(); err != nil && fetches.NumRecords() == 0 {
-			return streammanager.Polled{}, err
-		}
-		if err := s.fetchErrors(fetches); err != nil {
-			return streammanager.Polled{}, err
-		}
-		if fetches.NumRecords() > 0 {
-			return s.convert(fetches), nil
+// oneOf fills in the first word where v is empty.
+func oneOf(key string, v *string, words ...string) error {
+	if *v == "" {
+		*v = words[0]
+	}
+	for _, w := range words {
+		if *v == w {
+			return nil
 		}
 	}
+	return fmt.Errorf("%s: %q is not one of %q", key, *v, words)
 }
 
-// fetchErrors notes what went wrong for Health, and returns what can never heal.
-func (s *Source) fetchErrors(fetches kgo.Fetches) error {
-	var fatal error
-	fetches.EachError(func(topic string, partition int32, err error) {
-		where := fmt.Sprintf("topic %q partition %d", topic, partition)
-		var loss *kgo.ErrDataLoss
-		switch {
-		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		case errors.As(err, &loss):
-			s.log.Error("records were lost on the broker", "topic", topic, "partition", partition, "from", loss.ConsumedTo, "to", loss.ResetTo)
-		case errors.Is(err, kerr.OffsetOutOfRange):
-			fatal = event.Fatal(fmt.Errorf("%s: the offset is out of range, records were deleted before they were read: set out_of_range to go on from earliest or latest", where))
-		default:
-			s.setTrouble(where, fmt.Errorf("%s: %w", where, err))
-		}
-	})
-	return fatal
-}
-
-func (s *Source) convert(fetches kgo.Fetches) streammanager.Polled {
-	clear(s.polled)
-	s.polled = s.polled[:0]
-	ends := map[streammanager.TopicPartition]int64{}
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		if len(p.Records) == 0 {
-			return
-		}
-		ends[streammanager.TopicPartition{Topic: p.Topic, Partition: p.Partition}] = p.HighWatermark
-		for _, r := range p.Records {
-			s.polled = append(s.polled, recordOf(r))
-		}
-	})
-	s.heal("topic ")
-	return streammanager.Polled{Records: s.polled, HighWatermarks: ends}
-}
-
-func recordOf(r *kgo.Record) streammanager.Record {
-	rec := streammanager.Record{
-		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp,
-		Marker: r.Attrs.IsControl(),
+// Open implements streammanager.Source. Brokers that do not answer and topics that do not exist are
+// waited for; Health says so.
+func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	cl, err := kgo.NewClient(append(s.cfg.clientOpts(own, s.set, s.t), s.groupOpts()...)...)
+	if err != nil {
+		end()
+		return fmt.Errorf("opening the kafka source: %w", err)
 	}
-	if len(r.Headers) > 0 {
-		rec.Headers = make([]event.Header, len(r.Headers))
-		for i, h := range r.Headers {
-			rec.Headers[i] = event.Header{Key: h.Key, Value: h.Value}
-		}
+	s.cl, s.adm, s.a, s.end = cl, kadm.NewClient(cl), a, end
+	s.calls, s.endCalls = context.WithCancel(own)
+	close(s.opened)
+	s.watching.Go(func() { s.watch(s.calls) })
+	return nil
+}
+
+func (s *Source) groupOpts() []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.ConsumerGroup(s.cfg.Group),
+		kgo.DisableAutoCommit(),
+		kgo.KeepControlRecords(),
+		kgo.MaxConcurrentFetches(fetches),
+		kgo.BrokerMaxReadBytes(int32(min(max(100<<20, 2*s.set.number("fetch.max.bytes")), 1<<30))),
+		// Where to go on is decided by Poll, which knows the policy, logs and counts.
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.OnPartitionsAssigned(s.onAssigned),
+		kgo.AdjustFetchOffsetsFn(s.onOffsets),
+		kgo.OnPartitionsRevoked(s.onRevoked),
+		kgo.OnPartitionsLost(s.onLost),
 	}
-	return rec
+	if s.names != nil {
+		for _, re := range s.names {
+			opts = append(opts, kgo.ConsumeTopics(re.String()))
+		}
+		return append(opts, kgo.ConsumeRegex())
+	}
+	return append(opts, kgo.ConsumeTopics(s.cfg.Topics...))
+}
+
+// Close implements streammanager.Source. It leaves the group, so that others take over at once, and
+// gives up after a while where no broker answers.
+func (s *Source) Close() {
+	if s.cl == nil {
+		return
+	}
+	s.mu.Lock()
+	again := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if again {
+		return
+	}
+	s.endCalls()
+	closeClient(s.cl, s.end)
+	s.watching.Wait()
+	s.tell.Lock() // wait for a call that was under way
+	defer s.tell.Unlock()
+}
+
+// closeClient closes cl, and ends it the hard way when that takes too long.
+func closeClient(cl *kgo.Client, end context.CancelFunc) {
+	hard := time.AfterFunc(closeTimeout, end)
+	leave, cancel := context.WithTimeout(context.Background(), closeTimeout/2)
+	_ = cl.LeaveGroupContext(leave) // an error means that the group finds out by itself
+	cl.Close()
+	cancel()
+	hard.Stop()
+	end()
 }
 
 // Commit implements streammanager.Committer.
 func (s *Source) Commit(ctx context.Context, offsets map[streammanager.TopicPartition]int64) error {
-	uncommitted := map[string]map[int32]kgo.EpochOffset{}
-	for tp, off := range offsets {
-		if uncommitted[tp.Topic] == nil {
-			uncommitted[tp.Topic] = map[int32]kgo.EpochOffset{}
-		}
-		uncommitted[tp.Topic][tp.Partition] = kgo.EpochOffset{Epoch: -1, Offset: off}
+	mine := make(map[streammanager.TopicPartition]*holding, len(offsets))
+	s.mu.Lock()
+	for tp := range offsets {
+		mine[tp] = s.held[tp]
 	}
-	return s.commit(ctx, uncommitted)
+	s.mu.Unlock()
+	// The library may send much later, after it has joined the group anew: it asks again then.
+	still := func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for tp, h := range mine {
+			if h == nil || s.held[tp] != h {
+				return fmt.Errorf("topic %q partition %d: %w", tp.Topic, tp.Partition, streammanager.ErrAssignmentLost)
+			}
+		}
+		return nil
+	}
+	if err := s.commit(ctx, offsets, still); err != nil {
+		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
+	}
+	return nil
 }
 
 // Rewind implements streammanager.Rewinder.
 func (s *Source) Rewind(offsets map[streammanager.TopicPartition]int64) {
-	set := map[string]map[int32]kgo.EpochOffset{}
-	for tp, off := range offsets {
-		if set[tp.Topic] == nil {
-			set[tp.Topic] = map[int32]kgo.EpochOffset{}
+	to := map[string]map[int32]kgo.EpochOffset{}
+	s.mu.Lock()
+	for tp, at := range offsets {
+		if h := s.held[tp]; h != nil {
+			h.next = at
+			put(to, tp, kgo.EpochOffset{Epoch: -1, Offset: at})
 		}
-		set[tp.Topic][tp.Partition] = kgo.EpochOffset{Epoch: -1, Offset: off}
 	}
-	s.client.SetOffsets(set)
+	s.mu.Unlock()
+	s.cl.SetOffsets(to)
 }
 
 // Pause implements streammanager.Pauser.
 func (s *Source) Pause(tps ...streammanager.TopicPartition) {
-	s.client.PauseFetchPartitions(byTopic(tps))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tp := range tps {
+		if s.held[tp] != nil {
+			s.paused[tp] = struct{}{}
+			s.cl.PauseFetchPartitions(one(tp))
+		}
+	}
 }
 
 // Resume implements streammanager.Pauser.
 func (s *Source) Resume(tps ...streammanager.TopicPartition) {
-	s.client.ResumeFetchPartitions(byTopic(tps))
-}
-
-func byTopic(tps []streammanager.TopicPartition) map[string][]int32 {
-	m := map[string][]int32{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, tp := range tps {
-		m[tp.Topic] = append(m[tp.Topic], tp.Partition)
+		delete(s.paused, tp)
+		s.flow(tp)
 	}
-	return m
 }
 
-// BufferBytes implements streammanager.Buffered.
-func (s *Source) BufferBytes() int64 { return maxFetches * number(s.cfg.Options, "fetch.max.bytes") }
-
-// Close implements streammanager.Source. Static members keep their place in the group.
-func (s *Source) Close() {
-	if s.client != nil {
-		s.client.Close()
+// flow lets tp be fetched unless something holds it. The caller holds mu.
+func (s *Source) flow(tp streammanager.TopicPartition) {
+	_, paused := s.paused[tp]
+	_, resting := s.resting[tp]
+	if !paused && !resting {
+		s.cl.ResumeFetchPartitions(one(tp))
 	}
 }
 
 // Health implements streammanager.Health.
 func (s *Source) Health() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, err := range s.trouble {
+	if err := s.t.worst(troubleGroup); err != nil {
 		return err
 	}
-	if !s.joined {
-		return fmt.Errorf("group %q not joined yet: no broker of %s answered, or the topic does not exist", s.cfg.Group, strings.Join(s.cfg.Brokers, ", "))
-	}
-	return nil
-}
-
-func (s *Source) noteJoined() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.joined = true
-	delete(s.trouble, "group")
-}
-
-// setTrouble keeps a cause for Health and says it once.
-func (s *Source) setTrouble(what string, err error) {
-	s.mu.Lock()
-	known := s.trouble[what]
-	s.trouble[what] = err
+	joined := s.joined
 	s.mu.Unlock()
-	if known == nil || known.Error() != err.Error() {
-		s.log.Warn("source has trouble and keeps trying", "group", s.cfg.Group, "err", err)
+	if joined {
+		return nil
 	}
+	if err := s.t.worst(troubleBroker); err != nil {
+		return err
+	}
+	return fmt.Errorf("consumer group %q is not joined yet", s.cfg.Group)
 }
 
-// heal forgets trouble of the kind after a success.
-func (s *Source) heal(prefix string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for what := range s.trouble {
-		if strings.HasPrefix(what, prefix) {
-			delete(s.trouble, what)
-		}
+// BufferBytes implements streammanager.Buffered: what is fetched and not polled, as it came over the
+// network.
+func (s *Source) BufferBytes() int64 { return fetches * s.set.number("fetch.max.bytes") }
+
+// Skipped returns how many offsets were passed over because they were no longer there.
+func (s *Source) Skipped() int64 { return s.skipped.Load() }
+
+func one(tp streammanager.TopicPartition) map[string][]int32 {
+	return map[string][]int32{tp.Topic: {tp.Partition}}
+}
+
+func put[V any](m map[string]map[int32]V, tp streammanager.TopicPartition, v V) {
+	if m[tp.Topic] == nil {
+		m[tp.Topic] = map[int32]V{}
 	}
+	m[tp.Topic][tp.Partition] = v
 }

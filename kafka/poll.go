@@ -1,0 +1,293 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+var errClosed = errors.New("the kafka source is closed")
+
+const (
+	// restAfterError keeps a partition that cannot be read from being asked for without a pause.
+	restAfterError = time.Second
+	// mostUnreadable is how often in a row a batch may be unreadable before the pipeline gives up.
+	mostUnreadable = 5
+)
+
+// poll is what Poll keeps from call to call.
+type poll struct {
+	records []streammanager.Record
+	headers []event.Header
+	ill     map[streammanager.TopicPartition]int // partitions in trouble, with errors in a row
+	failed  error                                // is returned by the next Poll
+}
+
+// Poll implements streammanager.Source.
+func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {
+	if s.cl == nil {
+		return streammanager.Polled{}, errClosed
+	}
+	p := &s.poll
+	clear(p.records)
+	p.records, p.headers = p.records[:0], p.headers[:0]
+	got := streammanager.Polled{HighWatermarks: map[streammanager.TopicPartition]int64{}}
+	for p.failed == nil {
+		if ctx.Err() != nil {
+			return streammanager.Polled{}, ctx.Err()
+		}
+		wait, cancel := s.untilRested(ctx)
+		fetched := s.cl.PollRecords(wait, max(limit, 1))
+		cancel()
+		s.take(fetched, got.HighWatermarks)
+		p.failed = s.errors(ctx, fetched)
+		if len(p.records) > 0 {
+			got.Records = p.records
+			return got, nil
+		}
+	}
+	err := p.failed
+	p.failed = nil
+	return streammanager.Polled{}, err
+}
+
+// take keeps the records of partitions that the stream was told of.
+func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition]int64) {
+	p := &s.poll
+	n := 0
+	fetched.EachRecord(func(r *kgo.Record) { n += len(r.Headers) })
+	if cap(p.headers) < n {
+		p.headers = make([]event.Header, 0, n)
+	}
+	stable := s.set.text("isolation.level") == "read_committed"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fetched.EachPartition(func(f kgo.FetchTopicPartition) {
+		tp := streammanager.TopicPartition{Topic: f.Topic, Partition: f.Partition}
+		h := s.held[tp]
+		if h == nil {
+			return
+		}
+		if f.Err == nil && f.HighWatermark >= 0 {
+			ends[tp] = f.HighWatermark
+			if stable && f.LastStableOffset >= 0 {
+				ends[tp] = min(f.HighWatermark, f.LastStableOffset)
+			}
+		}
+		for _, r := range f.Records {
+			p.records = append(p.records, p.record(r))
+			h.next = r.Offset + 1
+		}
+		if len(f.Records) > 0 && f.Err == nil && len(p.ill) > 0 {
+			delete(p.ill, tp)
+			s.t.healed(partitionTrouble(tp))
+		}
+	})
+}
+
+func (p *poll) record(r *kgo.Record) streammanager.Record {
+	from := len(p.headers)
+	for _, h := range r.Headers {
+		p.headers = append(p.headers, event.Header{Key: h.Key, Value: h.Value})
+	}
+	var headers []event.Header
+	if len(p.headers) > from {
+		headers = p.headers[from:len(p.headers):len(p.headers)]
+	}
+	return streammanager.Record{
+		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value,
+		Headers: headers, Timestamp: r.Timestamp, Marker: r.Attrs.IsControl(),
+	}
+}
+
+// errors deals with what went wrong. It returns an error for what will not heal here.
+func (s *Source) errors(ctx context.Context, fetched kgo.Fetches) error {
+	var failed error
+	gone := map[streammanager.TopicPartition]struct{}{}
+	fetched.EachError(func(topic string, partition int32, err error) {
+		tp := streammanager.TopicPartition{Topic: topic, Partition: partition}
+		var loss *kgo.ErrDataLoss
+		switch {
+		case errors.Is(err, kgo.ErrClientClosed):
+			failed = errClosed
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, kerr.FencedInstanceID):
+			failed = fmt.Errorf("taking part in group %q: another worker uses the same group.instance.id: give each its own: %w", s.cfg.Group, err)
+		case errors.As(err, &loss):
+			s.t.log.Error("kafka: the cluster lost records, going on where its log goes on", "topic", topic, "partition", partition,
+				"offset", loss.ConsumedTo, "resumed", loss.ResetTo)
+			s.retell(streammanager.TopicPartition{Topic: loss.Topic, Partition: loss.Partition}, loss.ResetTo)
+		case errors.Is(err, kerr.OffsetOutOfRange):
+			gone[tp] = struct{}{}
+		case topic == "":
+			// Of the group: the hook has noted it.
+		case partition < 0:
+			s.t.note(trouble{kind: troubleTopic, about: topic}, topicError(topic, err, "create it, or correct topics"))
+		default:
+			if err := s.unreadable(tp, err); err != nil {
+				failed = err
+			}
+		}
+	})
+	for tp := range gone {
+		if err := s.outOfRange(ctx, tp); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// unreadable notes that a partition cannot be read and lets it rest. What the broker says may heal; a
+// batch that cannot be decoded is tried a few times, in case it was damaged on its way.
+func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
+	s.mu.Lock()
+	h := s.held[tp]
+	at := int64(-1)
+	if h != nil {
+		at = h.next
+		s.resting[tp] = time.Now().Add(restAfterError)
+		s.cl.PauseFetchPartitions(one(tp))
+	}
+	s.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	err = fmt.Errorf("reading topic %q partition %d at offset %d: %w", tp.Topic, tp.Partition, at, err)
+	s.t.note(partitionTrouble(tp), err)
+	if s.poll.ill == nil {
+		s.poll.ill = map[streammanager.TopicPartition]int{}
+	}
+	s.poll.ill[tp]++
+	var said *kerr.Error
+	if errors.As(err, &said) && said != kerr.CorruptMessage || s.poll.ill[tp] < mostUnreadable {
+		return nil
+	}
+	delete(s.poll.ill, tp)
+	return fmt.Errorf("%w: the batch there cannot be read; to pass over it, commit a later offset for group %q", err, s.cfg.Group)
+}
+
+// untilRested lets partitions flow whose rest is over, and returns a context that ends with the next
+// one's rest.
+func (s *Source) untilRested(ctx context.Context) (context.Context, context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, next := time.Now(), time.Time{}
+	for tp, until := range s.resting {
+		if !until.After(now) {
+			delete(s.resting, tp)
+			s.flow(tp)
+			continue
+		}
+		if next.IsZero() || until.Before(next) {
+			next = until
+		}
+	}
+	if next.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, next)
+}
+
+// outOfRange goes on where the policy says when an offset is no longer in the log, or not yet.
+func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition) error {
+	s.mu.Lock()
+	h := s.held[tp]
+	var at, start int64
+	if h != nil {
+		at, start = h.next, h.start
+	}
+	s.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	first, last, err := s.bounds(ctx, tp)
+	if err != nil {
+		return s.unreadable(tp, fmt.Errorf("the offset is out of range, and where to go on is not known: %w", err))
+	}
+	to := first
+	switch {
+	case at >= first && at <= last:
+		to = at // the log was cut or grew meanwhile
+	case s.cfg.OutOfRange == Fail:
+		return event.Fatal(fmt.Errorf("topic %q partition %d: offset %d is out of range: the log holds %d to %d; set out_of_range to go on regardless, or commit an offset for group %q",
+			tp.Topic, tp.Partition, at, first, last, s.cfg.Group))
+	case s.cfg.OutOfRange == Latest:
+		to = last
+	}
+	if to != at {
+		s.skipped.Add(max(to-at, 0))
+		s.t.log.Error("kafka: offset out of range, going on elsewhere", "topic", tp.Topic, "partition", tp.Partition,
+			"offset", at, "first", first, "last", last, "resumed", to, "skipped", max(to-at, 0))
+	}
+	if to < at {
+		s.retell(tp, to)
+	}
+	s.Rewind(map[streammanager.TopicPartition]int64{tp: to})
+	if at == start && to > at {
+		// Nothing was delivered, so nothing is unfinished. Without this a restart would skip once more.
+		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		if err := s.Commit(ctx, map[streammanager.TopicPartition]int64{tp: to}); err != nil {
+			s.t.log.Warn("kafka: commit of a skip failed", "topic", tp.Topic, "partition", tp.Partition, "offset", to, "err", err)
+		}
+	}
+	return nil
+}
+
+// bounds returns the first offset of the log and the one after its last.
+func (s *Source) bounds(ctx context.Context, tp streammanager.TopicPartition) (first, last int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	ask := func(list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
+		listed, lerr := list(ctx, tp.Topic)
+		o, ok := listed.Lookup(tp.Topic, tp.Partition)
+		switch {
+		case ok && o.Err == nil:
+			return o.Offset
+		case ok:
+			err = o.Err
+		case lerr != nil:
+			err = lerr
+		default:
+			err = errors.New("the brokers do not know the partition")
+		}
+		return 0
+	}
+	return ask(s.adm.ListStartOffsets), ask(s.adm.ListEndOffsets), err
+}
+
+// retell takes a partition from the stream and gives it again from another offset: records below those
+// that it has seen would be taken for repeated ones.
+func (s *Source) retell(tp streammanager.TopicPartition, at int64) {
+	s.tell.Lock()
+	defer s.tell.Unlock()
+	s.mu.Lock()
+	known := s.held[tp] != nil
+	s.mu.Unlock()
+	if known {
+		_ = s.hold(map[streammanager.TopicPartition]int64{tp: at}) // an error means that the source closes
+	}
+}
+
+func partitionTrouble(tp streammanager.TopicPartition) trouble {
+	return trouble{kind: troublePartition, about: fmt.Sprintf("%s/%d", tp.Topic, tp.Partition)}
+}
+
+// topicError adds what to do.
+func topicError(topic string, err error, cure string) error {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return fmt.Errorf("topic %q does not exist: %s: %w", topic, cure, err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return fmt.Errorf("topic %q: this user has no right to it: grant it one: %w", topic, err)
+	}
+	return fmt.Errorf("topic %q: %w", topic, err)
+}

@@ -1,0 +1,96 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// watch looks whether the topics exist, more often while something is wrong.
+func (s *Source) watch(ctx context.Context) {
+	for {
+		every := s.set.millis("metadata.max.age.ms")
+		if !s.look(ctx) {
+			every = min(every, lookAgain)
+		}
+		if !pause(ctx, every) {
+			return
+		}
+	}
+}
+
+const (
+	lookAgain   = 2 * time.Second
+	lookTimeout = 10 * time.Second
+)
+
+// look reports whether all is well with the topics.
+func (s *Source) look(ctx context.Context) bool {
+	if s.names == nil {
+		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.cfg.Topics)
+	}
+	ask, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := s.adm.ListTopics(ask)
+	if !answered(ctx, s.t, err) {
+		return false
+	}
+	for _, td := range found {
+		if slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(td.Topic) }) {
+			s.t.healed(trouble{kind: troubleTopic})
+			return true
+		}
+	}
+	s.t.note(trouble{kind: troubleTopic}, fmt.Errorf("no topic matches %s: create one, or correct topics", strings.Join(s.cfg.Topics, ", ")))
+	return false
+}
+
+// answered notes whether a broker answered at all.
+func answered(ctx context.Context, t *troubles, err error) bool {
+	if err == nil {
+		t.healed(trouble{kind: troubleCluster})
+		return true
+	}
+	if ctx.Err() == nil {
+		t.note(trouble{kind: troubleCluster}, fmt.Errorf("asking the brokers for topics: %w", err))
+	}
+	return false
+}
+
+// lookAt notes which topics do not exist, and reports whether all do.
+func lookAt(ctx context.Context, adm *kadm.Client, t *troubles, cure string, topics []string) bool {
+	ask, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := adm.ListTopics(ask, topics...)
+	if !answered(ctx, t, err) {
+		return false
+	}
+	well := true
+	for _, name := range topics {
+		about := trouble{kind: troubleTopic, about: name}
+		if err := found[name].Err; err != nil {
+			t.note(about, topicError(name, err, cure))
+			well = false
+			continue
+		}
+		t.healed(about)
+	}
+	return well
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
