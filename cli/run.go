@@ -118,10 +118,13 @@ func buildInfo(name string) prometheus.Collector {
 }
 
 // runJobs runs all jobs until they have ended and reports whether none failed.
-func runJobs(ctx context.Context, log *slog.Logger, jobs []*job) bool {
-	ctx, stop := context.WithCancelCause(ctx)
+func runJobs(asked context.Context, log *slog.Logger, jobs []*job) bool {
+	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
 	unwatch := context.AfterFunc(ctx, func() {
+		if len(jobs) == 1 && asked.Err() == nil {
+			return // it has failed, and nothing else is left to stop
+		}
 		log.Info("stopping: what is in progress is finished and committed", "cause", context.Cause(ctx))
 	})
 	defer unwatch()
