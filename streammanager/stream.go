@@ -156,6 +156,11 @@ func (s *Stream) close(ctx context.Context, l *loop) error {
 			errs = append(errs, fmt.Errorf("closing the error sink: %w", err))
 		}
 	}
+	if err := errors.Join(errs...); err != nil && l != nil && l.events > 0 {
+		// What was not written belongs to events that are not finished: their offsets stay uncommitted.
+		s.log.Warn("sink closed with records not written; their events will be read again", "events", l.events, "err", err)
+		return nil
+	}
 	return errors.Join(errs...)
 }
 

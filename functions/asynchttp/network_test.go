@@ -69,7 +69,9 @@ func TestFailingCallsLeaveThePoolOpen(t *testing.T) {
 	if got := served.Load(); got != 8*251 {
 		t.Errorf("%d requests served, want %d", got, 8*251)
 	}
-	if got := connections.Load(); got > 8 {
+	// A call may dial beside a connection that comes back at the same moment. Were failing calls to close
+	// the pool, each of the 32 would cost up to 8 connections.
+	if got := connections.Load(); got > 16 {
 		t.Errorf("%d connections for 8 workers: failing calls opened new ones", got)
 	}
 }
