@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// Ledger knows what every worker was given, called, sent and committed, and what of it broke a promise.
+type Ledger struct {
+	plan  *Plan
+	start time.Time
+
+	mu        sync.Mutex // guards all below and the books of all workers
+	trace     []string
+	broken    []string
+	finished  map[ID]bool // has had its outcome at least once
+	prefix    map[int32]int64
+	delivered map[ID]int // how often it was read
+	committed map[int32]int64
+	assigned  map[int32]int
+	calls     int
+}
+
+// NewLedger returns an empty ledger; virtual time starts now.
+func NewLedger(p *Plan) *Ledger {
+	return &Ledger{
+		plan: p, start: time.Now(), finished: map[ID]bool{}, prefix: map[int32]int64{},
+		delivered: map[ID]int{}, committed: map[int32]int64{}, assigned: map[int32]int{},
+	}
+}
+
+const maxTrace = 60_000
+
+func (l *Ledger) note(format string, args ...any) {
+	if len(l.trace) < maxTrace {
+		l.trace = append(l.trace, fmt.Sprintf("%12v  ", time.Since(l.start))+fmt.Sprintf(format, args...))
+	}
+}
+
+// Note adds a line to the trace.
+func (l *Ledger) Note(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(format, args...)
+}
+
+func (l *Ledger) breach(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.note("BROKEN: %s", text)
+	if len(l.broken) < 20 {
+		l.broken = append(l.broken, fmt.Sprintf("at %v: %s", time.Since(l.start), text))
+	}
+}
+
+// Breach records a broken promise.
+func (l *Ledger) Breach(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breach(format, args...)
+}
+
+// Report returns the broken promises and the trace.
+func (l *Ledger) Report() (broken, trace []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken, l.trace
+}
+
+// finish notes that an event has had its outcome, and moves the prefix behind which a commit is right.
+func (l *Ledger) finish(id ID) {
+	l.finished[id] = true
+	for l.finished[ID{id.Partition, l.prefix[id.Partition]}] {
+		l.prefix[id.Partition]++
+	}
+}
+
+// commitSeen checks a commit on its way to the broker: nothing unfinished may lie behind it.
+func (l *Ledger) commitSeen(partition int32, offset int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if safe := l.prefix[partition]; offset > safe {
+		l.breach("partition %d: commit of offset %d, but %v is not finished", partition, offset, ID{partition, safe})
+	}
+}
+
+// unfinished counts the events that have had no outcome yet.
+func (l *Ledger) unfinished() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.plan.inputs) - len(l.finished)
+}
+
+// logger writes the log of a worker into the trace.
+func (l *Ledger) logger(worker string) *slog.Logger {
+	return slog.New(&traceHandler{l: l, prefix: worker})
+}
+
+type traceHandler struct {
+	l      *Ledger
+	prefix string
+}
+
+func (h *traceHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *traceHandler) WithGroup(string) slog.Handler            { return h }
+
+func (h *traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	for _, a := range attrs {
+		c.prefix += " " + a.String()
+	}
+	return &c
+}
+
+func (h *traceHandler) Handle(_ context.Context, r slog.Record) error {
+	text := ""
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "stack" {
+			text += " " + a.String()
+		}
+		return true
+	})
+	h.l.Note("%s log: %s%s", h.prefix, r.Message, text)
+	return nil
+}
+
+const (
+	idHeader     = "sim.id"
+	poisonHeader = "sim.poison"
+	partHeader   = "sim.part"
+)
+
+func headersOf(in *input) []event.Header {
+	headers := []event.Header{{Key: idHeader, Value: []byte(in.id.String())}}
+	if in.poison {
+		headers = append(headers, event.Header{Key: poisonHeader, Value: []byte("1")})
+	}
+	return headers
+}
+
+// idOf reads the id that travels with every event.
+func idOf(headers []event.Header) (ID, bool) {
+	var id ID
+	for _, h := range headers {
+		if h.Key == idHeader {
+			_, err := fmt.Sscanf(string(h.Value), "%d/%d", &id.Partition, &id.Offset)
+			return id, err == nil
+		}
+	}
+	return id, false
+}

@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// network is one worker's way to the brokers. It can be cut.
+type network struct {
+	inner *kfake.VirtualNetwork
+
+	mu    sync.Mutex // guards all below
+	down  bool
+	conns map[*conn]struct{}
+}
+
+type conn struct {
+	net.Conn
+	n *network
+}
+
+// Close forgets the connection too.
+func (c *conn) Close() error {
+	c.n.mu.Lock()
+	delete(c.n.conns, c)
+	c.n.mu.Unlock()
+	return c.Conn.Close()
+}
+
+var errCut = errors.New("the network is cut")
+
+// Dial connects to a broker unless the network is cut.
+func (n *network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	n.mu.Lock()
+	down := n.down
+	n.mu.Unlock()
+	if down {
+		// It takes a while to find out, else a client that tries again at once would stop virtual time.
+		t := time.NewTimer(20 * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		return nil, errCut
+	}
+	inner, err := n.inner.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: inner, n: n}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down {
+		inner.Close()
+		return nil, errCut
+	}
+	if n.conns == nil {
+		n.conns = map[*conn]struct{}{}
+	}
+	n.conns[c] = struct{}{}
+	return c, nil
+}
+
+// drop closes all connections.
+func (n *network) drop() {
+	n.mu.Lock()
+	conns := n.conns
+	n.conns = nil
+	n.mu.Unlock()
+	for c := range conns {
+		c.Conn.Close()
+	}
+}
+
+// cut closes all connections and lets none be made; heal ends that.
+func (n *network) cut() {
+	n.mu.Lock()
+	n.down = true
+	n.mu.Unlock()
+	n.drop()
+}
+
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = false
+}

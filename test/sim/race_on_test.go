@@ -1,0 +1,5 @@
+//go:build race && !synctests
+
+package sim_test
+
+const raceEnabled = true

@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
+	"github.com/a0c75104/enricher/window"
+)
+
+const (
+	inTopic  = "in"
+	outTopic = "out"
+	errTopic = "err"
+	group    = "sim"
+)
+
+// worker is one process: a stream with a network of its own.
+type worker struct {
+	name     string
+	net      *network
+	b        *books
+	stream   *streammanager.Stream
+	registry *prometheus.Registry
+	stop     context.CancelFunc
+	asked    time.Time // when it was stopped; zero: it was not
+	done     chan struct{}
+	err      error // of Run, once done is closed
+}
+
+// launch starts a worker.
+func (w *world) launch() *worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := fmt.Sprintf("w%d", w.started)
+	w.started++
+	k := &worker{
+		name: name, net: &network{inner: w.vnet}, b: newBooks(w.ledger, name), done: make(chan struct{}),
+		registry: prometheus.NewRegistry(),
+	}
+	k.b.closedN = k.windowsClosed
+	stream, err := w.build(k)
+	if err != nil {
+		w.ledger.Breach("building a stream: %v", err)
+		close(k.done)
+		return k
+	}
+	k.stream = stream
+	ctx, cancel := context.WithCancel(context.Background())
+	k.stop = cancel
+	w.workers = append(w.workers, k)
+	w.ledger.Note("%s starts", name)
+	w.all.Go(func() {
+		defer close(k.done)
+		k.err = stream.Run(ctx)
+		w.ledger.Note("%s ended: %v", name, k.err)
+	})
+	return k
+}
+
+// windowsClosed reads the worker's own count of closed windows.
+func (k *worker) windowsClosed(r window.Reason) float64 {
+	families, err := k.registry.Gather()
+	if err != nil {
+		return 0
+	}
+	for _, f := range families {
+		if f.GetName() != "enricher_windows_closed_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "reason" && label.GetValue() == string(r) {
+					return m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return 0
+}
+
+func (w *world) build(k *worker) (*streammanager.Stream, error) {
+	set, log := w.plan.set, w.ledger.logger(k.name)
+	at := kafka.Connection{Brokers: w.addrs, Dialer: k.net.Dial, Options: map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000"}}
+	from := at
+	from.Options = map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000", "session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
+	src, err := kafka.NewSource(kafka.SourceConfig{Connection: from, Topics: []string{inTopic}, Group: group, Start: "earliest"}, log)
+	if err != nil {
+		return nil, err
+	}
+	// A batch is not compressed, so that the broker in memory can tell poison by looking.
+	at.Options["compression.type"] = "none"
+	out, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: outTopic}, log)
+	if err != nil {
+		return nil, err
+	}
+	b := streammanager.New(streammanager.Config{
+		Name: "sim", Workers: set.workers, Order: set.order, Tombstones: set.tombstones, OnError: streammanager.OnErrorDrop,
+		Limits: set.limits, CommitInterval: set.commit, ShutdownTimeout: set.shutdown, Logger: log,
+		Metrics: k.registry,
+	}).From(&source{Source: src, b: k.b}).To(&sink{Sink: out, b: k.b}).Window(set.window).Filter(w.keep)
+	if set.errorSink {
+		failed, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: errTopic}, log)
+		if err != nil {
+			return nil, err
+		}
+		b.ErrorsTo(&sink{Sink: failed, b: k.b, failed: true}, nil)
+	}
+	if set.byValue {
+		b.PartitionBy(w.keyOf)
+	}
+	if set.byGroup {
+		b.WindowBy(w.groupOf)
+	}
+	for i, s := range w.plan.steps {
+		f := &function{step: i, plan: w.plan, b: k.b, api: &w.api, end: w.end}
+		step := streammanager.Step{Name: s.name, Inline: s.inline, Timeout: s.timeout, Attempts: s.attempts, When: w.when(i)}
+		if s.batch {
+			step.Batch = f
+		} else {
+			step.Func = f
+		}
+		b.Process(step)
+	}
+	return b.Build()
+}
+
+func (w *world) inputOf(ev *event.Event) *input {
+	id, _ := idOf(ev.Headers())
+	if in := w.plan.byID[id]; in != nil {
+		return in
+	}
+	w.ledger.Breach("an event that was never written: %v", ev.Headers())
+	return &input{acts: make([]act, len(w.plan.steps))}
+}
+
+func (w *world) keep(_ context.Context, ev *event.Event) (bool, error) {
+	return !w.inputOf(ev).filtered, nil
+}
+
+func (w *world) keyOf(_ context.Context, ev *event.Event) (streammanager.Key, error) {
+	in := w.inputOf(ev)
+	switch in.kind {
+	case keyless:
+		return streammanager.Key{Keyless: true}, nil
+	case keyDropped:
+		return streammanager.Key{Drop: true}, nil
+	case keyMissing:
+		return streammanager.Key{}, event.Rejectf(event.MissingKey, "the plan says so")
+	}
+	return streammanager.Key{Value: in.lane}, nil
+}
+
+func (w *world) groupOf(_ context.Context, ev *event.Event) (string, error) {
+	return w.inputOf(ev).group, nil
+}
+
+func (w *world) when(step int) func(context.Context, *event.Event) (bool, error) {
+	return func(_ context.Context, ev *event.Event) (bool, error) {
+		return w.inputOf(ev).acts[step].kind != actSkip, nil
+	}
+}
+
+// running returns the workers that were neither stopped nor crashed.
+func (w *world) running() []*worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var alive []*worker
+	for _, k := range w.workers {
+		if k.asked.IsZero() {
+			alive = append(alive, k)
+		}
+	}
+	return alive
+}
+
+// halt stops a worker as SIGTERM would.
+func (w *world) halt(k *worker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !k.asked.IsZero() {
+		return
+	}
+	k.asked = time.Now()
+	w.ledger.Note("%s is stopped", k.name)
+	k.stop()
+}
+
+// kill makes a worker as good as dead: it reaches no broker ever again. What it still does in its memory
+// is not looked at.
+func (w *world) kill(k *worker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !k.asked.IsZero() {
+		return
+	}
+	k.asked = time.Now()
+	w.ledger.mu.Lock()
+	k.b.dead = true
+	w.ledger.note("%s is killed", k.name)
+	w.ledger.mu.Unlock()
+	k.net.cut()
+	k.stop()
+}
+
+// ended waits for a worker that was asked to end, and checks how it ended.
+func (w *world) ended(k *worker) {
+	limit := time.NewTimer(10 * time.Minute)
+	defer limit.Stop()
+	select {
+	case <-k.done:
+	case <-limit.C:
+		w.ledger.Breach("%s did not end", k.name)
+		return
+	}
+	w.ledger.mu.Lock()
+	dead := k.b.dead
+	w.ledger.mu.Unlock()
+	if dead {
+		return
+	}
+	if k.err != nil {
+		w.ledger.Breach("%s ended with %v", k.name, k.err)
+	}
+}

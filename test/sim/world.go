@@ -1,0 +1,271 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// world is everything of one simulation.
+type world struct {
+	plan    *Plan
+	ledger  *Ledger
+	vnet    *kfake.VirtualNetwork
+	cluster *kfake.Cluster
+	addrs   []string
+	client  *kgo.Client // writes the workload and looks at offsets
+	admin   *kadm.Client
+	api     api
+	end     chan struct{}
+	all     sync.WaitGroup // the workers' goroutines
+
+	mu         sync.Mutex // guards all below
+	workers    []*worker
+	started    int
+	partitions int32
+}
+
+// Result is what came of a simulation.
+type Result struct {
+	Broken []string // promises that were broken; none: all is well
+	Trace  []string
+	Calls  int
+	Events int
+}
+
+// Run carries a plan out. It must be called inside a synctest bubble.
+func Run(p *Plan) Result {
+	w := &world{plan: p, ledger: NewLedger(p), vnet: new(kfake.VirtualNetwork), end: make(chan struct{}), partitions: p.seeded}
+	w.ledger.Note("%v", p)
+	if err := w.open(); err != nil {
+		return Result{Broken: []string{err.Error()}}
+	}
+	w.play()
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	return Result{Broken: w.ledger.broken, Trace: w.ledger.trace, Calls: w.ledger.calls, Events: len(p.inputs)}
+}
+
+func (w *world) open() error {
+	var err error
+	w.cluster, err = kfake.NewCluster(
+		kfake.ListenFn(w.vnet.Listen), kfake.Ports(9092, 9093, 9094),
+		kfake.SeedTopics(w.plan.seeded, inTopic), kfake.SeedTopics(w.plan.outputs, outTopic), kfake.SeedTopics(2, errTopic),
+	)
+	if err != nil {
+		return fmt.Errorf("starting the broker: %w", err)
+	}
+	w.addrs = []string{"localhost:9092", "localhost:9093", "localhost:9094"}
+	w.client, err = kgo.NewClient(
+		kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.vnet.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerLinger(0),
+	)
+	if err != nil {
+		w.cluster.Close()
+		return fmt.Errorf("starting the client: %w", err)
+	}
+	w.admin = kadm.NewClient(w.client)
+	w.cluster.ControlKey(int16(kmsg.OffsetCommit), w.watchCommits)
+	w.poison()
+	return nil
+}
+
+// watchCommits looks at each commit as the broker gets it.
+func (w *world) watchCommits(kreq kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's signature
+	req, ok := kreq.(*kmsg.OffsetCommitRequest)
+	if !ok {
+		return nil, nil, false
+	}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			w.ledger.commitSeen(p.Partition, p.Offset)
+		}
+	}
+	return nil, nil, false
+}
+
+// poison lets the broker refuse each batch that holds a poisoned event, as one that is too large.
+func (w *world) poison() {
+	for p := range w.plan.outputs {
+		w.cluster.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Topic: outTopic, Partitions: []int32{p}, Err: kerr.MessageTooLarge, Count: -1,
+			When: func(kreq kmsg.Request) bool { return holdsPoison(kreq, p) },
+		})
+	}
+}
+
+func holdsPoison(kreq kmsg.Request, partition int32) bool {
+	req, ok := kreq.(*kmsg.ProduceRequest)
+	if !ok {
+		return false
+	}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			if p.Partition == partition && bytes.Contains(p.Records, []byte(poisonHeader)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// play runs the schedule, waits for quiet, checks, and ends everything.
+func (w *world) play() {
+	for range w.plan.members {
+		w.launch()
+	}
+	var acts sync.WaitGroup
+	acts.Go(w.load)
+	for _, f := range w.plan.faults {
+		acts.Go(func() { w.happen(f) })
+	}
+	acts.Wait()
+	w.ledger.Note("all faults have ended")
+	if len(w.running()) == 0 {
+		w.launch()
+	}
+	w.quiet()
+	for _, k := range w.running() {
+		w.halt(k)
+	}
+	for _, k := range w.workers {
+		w.ended(k)
+	}
+	w.readBack()
+	w.client.Close()
+	w.cluster.Close()
+	close(w.end)
+	w.all.Wait()
+}
+
+// load writes the events at their times, each to its partition.
+func (w *world) load() {
+	var sent sync.WaitGroup
+	for _, in := range w.plan.inputs {
+		w.until(in.at)
+		for !w.exists(in.id.Partition) {
+			time.Sleep(200 * time.Millisecond)
+		}
+		sent.Add(1)
+		r := &kgo.Record{Topic: inTopic, Partition: in.id.Partition, Key: in.key, Value: in.value}
+		for _, h := range headersOf(in) {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		}
+		w.client.Produce(context.Background(), r, func(r *kgo.Record, err error) {
+			defer sent.Done()
+			if err != nil || r.Offset != in.id.Offset {
+				w.ledger.Breach("the simulator could not write %v: offset %d, %v", in.id, r.Offset, err)
+			}
+		})
+	}
+	sent.Wait()
+}
+
+func (w *world) exists(partition int32) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return partition < w.partitions
+}
+
+func (w *world) until(at time.Duration) {
+	time.Sleep(at - time.Since(w.ledger.start))
+}
+
+// happen carries one fault out, from its beginning to its end.
+func (w *world) happen(f fault) {
+	w.until(f.at)
+	w.ledger.Note("fault: %v", f)
+	defer w.ledger.Note("fault ended: %v", f)
+	switch f.kind {
+	case crash, join, leave, stopAll, glitch, partitioned:
+		w.workersFault(f)
+	case refuseOutput:
+		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: outTopic})
+	case refuseError:
+		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: errTopic})
+	case refuseCommit:
+		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: group})
+	case refuseBeat:
+		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: group})
+	case refuseFetch:
+		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: inTopic})
+	case moveGroup:
+		w.cluster.RehashCoordinators()
+	case moveLeaders:
+		w.cluster.ShufflePartitionLeaders()
+	case addPartition:
+		w.grow()
+	case slowAPI:
+		w.api.set(10, time.Time{})
+		time.Sleep(f.lasts)
+		w.api.set(1, time.Time{})
+	case downAPI:
+		w.api.set(1, time.Now().Add(f.lasts))
+	}
+}
+
+func (w *world) workersFault(f fault) {
+	alive := w.running()
+	if f.kind == join || len(alive) == 0 {
+		w.launch()
+		return
+	}
+	k := alive[f.who%len(alive)]
+	switch f.kind {
+	case crash:
+		w.kill(k)
+		time.Sleep(f.lasts / 4)
+		w.launch()
+	case leave:
+		w.halt(k)
+		time.Sleep(f.lasts)
+		w.launch()
+	case stopAll:
+		for _, k := range alive {
+			w.halt(k)
+		}
+		time.Sleep(f.lasts)
+		w.launch()
+	case glitch:
+		k.net.drop()
+	case partitioned:
+		k.net.cut()
+		time.Sleep(f.lasts)
+		k.b.l.mu.Lock()
+		dead := k.b.dead
+		k.b.l.mu.Unlock()
+		if !dead {
+			k.net.heal()
+		}
+	}
+}
+
+func (w *world) refuse(f fault, how kfake.Fault) {
+	how.Err, how.Count = f.code, f.count
+	h := w.cluster.Fault(how)
+	time.Sleep(f.lasts)
+	h.Remove()
+}
+
+func (w *world) grow() {
+	got, err := w.admin.CreatePartitions(context.Background(), 1, inTopic)
+	if err == nil {
+		err = got.Error()
+	}
+	if err != nil {
+		w.ledger.Breach("the simulator could not add a partition: %v", err)
+		return
+	}
+	w.mu.Lock()
+	w.partitions++
+	w.mu.Unlock()
+	w.client.ForceMetadataRefresh()
+}
