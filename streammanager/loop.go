@@ -318,7 +318,7 @@ func (l *loop) acked(u *unit, err error) {
 		l.rewind.progress(l)
 		l.finish(u, outcomeError)
 	case err == nil:
-		l.s.metrics.outputs.Add(float64(len(u.flows)))
+		l.s.metrics.written(len(u.flows))
 		l.rewind.progress(l)
 		l.finish(u, outcomeEmitted)
 	case errors.Is(err, errEpochEnded):

@@ -125,6 +125,11 @@ func (m *metrics) read(topic string) {
 	m.counts.Read++
 }
 
+func (m *metrics) written(records int) {
+	m.outputs.Add(float64(records))
+	m.counts.Outputs += int64(records)
+}
+
 func (m *metrics) dropped() {
 	m.events.WithLabelValues(outcomeDropped).Inc()
 	m.counts.Dropped++

@@ -457,6 +457,9 @@ func TestAChainWithoutCallsKeepsTheOrderOfThePartition(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "outputs", h.sink.values(), []string{"0", "0+", "1", "1+", "2", "2+", "4", "4+", "6", "6+"})
+		if st := h.stream.Status(); st.Outputs != 10 || st.Emitted != 5 || st.Dropped != 1 || st.Errors != 1 {
+			t.Errorf("status: %+v", st)
+		}
 		equal(t, "errors", h.errs.values(), []string{"5"})
 		if got := h.src.offset(0); got != 7 {
 			t.Errorf("committed %d, want 7", got)

@@ -57,7 +57,7 @@ func (n *network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.down {
-		inner.Close()
+		_ = inner.Close()
 		return nil, errCut
 	}
 	if n.conns == nil {
@@ -74,7 +74,7 @@ func (n *network) drop() {
 	n.conns = nil
 	n.mu.Unlock()
 	for c := range conns {
-		c.Conn.Close()
+		_ = c.Conn.Close()
 	}
 }
 

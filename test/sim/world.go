@@ -79,7 +79,7 @@ func (w *world) open() error {
 }
 
 // watchCommits looks at each commit as the broker gets it.
-func (w *world) watchCommits(kreq kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake's signature
+func (w *world) watchCommits(kreq kmsg.Request) (kmsg.Response, error, bool) {
 	req, ok := kreq.(*kmsg.OffsetCommitRequest)
 	if !ok {
 		return nil, nil, false
