@@ -54,6 +54,10 @@ func (l *loop) dispatchClosed() {
 			l.join(b, u)
 		}
 		for _, u := range b.units {
+			if slices.Contains(u.ks.gaps, u.part) {
+				l.unitDone(u) // one before it stays unfinished, so must it
+				continue
+			}
 			f := &flow{u: u, ev: u.ev}
 			u.flows = []*flow{f}
 			u.open = 1
@@ -79,7 +83,7 @@ func (l *loop) join(b *batch, u *unit) {
 	}
 	ks := b.keys[u.key]
 	if ks == nil {
-		ks = &keyState{b: b, key: u.key}
+		ks = &keyState{b: b, key: u.key, gaps: l.gapped[u.key]}
 		b.keys[u.key] = ks
 	} else if ks.units[0].part.tp != u.part.tp {
 		l.s.warnTwoPartitions(ks.units[0], u)
@@ -222,9 +226,23 @@ func (l *loop) launch(c *call, step int) {
 		l.fail(errors.New("worker pool refused a call; this is a fault of the program"))
 		return
 	}
-	if step < len(l.s.steps) && l.s.steps[step].Timeout > 0 && c.inline == nil {
-		l.timers.add(&timer{at: l.now.Add(l.s.steps[step].Timeout + grace), call: c})
+	if step < len(l.s.steps) && c.inline == nil {
+		if soonest := l.soonestTimeout(step); soonest > 0 {
+			l.timers.add(&timer{at: l.now.Add(soonest + grace), call: c})
+		}
 	}
+}
+
+// soonestTimeout is the shortest time after which a call that starts at step may hang: the worker goes on
+// to later steps without telling.
+func (l *loop) soonestTimeout(step int) time.Duration {
+	soonest := time.Duration(0)
+	for _, st := range l.s.steps[step:] {
+		if st.Timeout > 0 && (soonest == 0 || st.Timeout < soonest) {
+			soonest = st.Timeout
+		}
+	}
+	return soonest
 }
 
 // returned takes a call back from its worker.
@@ -549,17 +567,23 @@ func (l *loop) callBatch(b *batch) {
 	var order []int
 	serial := l.s.cfg.Order == OrderKeySerial
 	var later []*flow
+	at := map[*keyState]int{} // the one step at which calls of a key may run
+	sortFlows(b, b.arrived)
 	for _, f := range b.arrived {
 		if f.state != flowArrived {
-			continue
-		}
-		if serial && !f.u.ks.loose && f.u.ks.active > 0 && !l.leftAlone(f.u) {
-			later = append(later, f) // its key has a try ahead of it
 			continue
 		}
 		if l.leftAlone(f.u) {
 			l.giveUp(f)
 			continue
+		}
+		if ks := f.u.ks; serial && !ks.loose {
+			step, taken := at[ks]
+			if ks.active > 0 || taken && step != f.step {
+				later = append(later, f) // its key has a call ahead of it
+				continue
+			}
+			at[ks] = f.step
 		}
 		if groups[f.step] == nil {
 			order = append(order, f.step)

@@ -22,6 +22,9 @@ type completion struct {
 // loop owns lanes, windows, trackers and limits. Its methods run on one goroutine and never block: no
 // produce, commit, waiting submit or expression of a user happens in them.
 type loop struct {
+	// gapped holds the keys that have an unfinished event in a drain: what waits behind it stays unfinished too.
+	gapped map[string][]*partition
+
 	s       *Stream
 	windows *window.Windows[*unit]
 	parts   map[*partition]struct{} // live epochs
@@ -393,6 +396,12 @@ func (l *loop) freeKey(ks *keyState) {
 	if ks.left == 0 && !ks.freed {
 		ks.freed = true
 		if !ks.loose {
+			if len(ks.gaps) > 0 && l.mode == draining {
+				if l.gapped == nil {
+					l.gapped = map[string][]*partition{}
+				}
+				l.gapped[ks.key] = ks.gaps
+			}
 			l.windows.Free(l.now, ks.key)
 		}
 	}

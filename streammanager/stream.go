@@ -106,6 +106,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	if err == nil {
 		err = l.run(ctx)
 	}
+	s.commitLast(hard, l) // before a revoke that waits may go on: afterwards the partitions are somebody else's
 	close(s.stopped)
 	s.interruptPoll()
 	cancelCalls()
@@ -135,17 +136,24 @@ func (s *Stream) open(ctx context.Context) error {
 	return nil
 }
 
-// close commits what is finished, leaves the source and closes the sinks.
-func (s *Stream) close(ctx context.Context, l *loop) error {
-	if l != nil && s.committer != nil {
-		marks := map[*partition]int64{}
-		for p := range l.parts {
-			if pos := p.tracker.position(); pos > p.committed {
-				marks[p] = pos
-			}
-		}
-		committer{s}.commit(commitRequest{marks: marks, ctx: ctx})
+// commitLast commits what is finished after the loop has ended.
+func (s *Stream) commitLast(ctx context.Context, l *loop) {
+	if l == nil || s.committer == nil {
+		return
 	}
+	last, cancel := context.WithTimeout(ctx, lastTimeout)
+	defer cancel()
+	marks := map[*partition]int64{}
+	for p := range l.parts {
+		if pos := p.tracker.position(); pos > p.committed {
+			marks[p] = pos
+		}
+	}
+	committer{s}.commit(commitRequest{marks: marks, ctx: last})
+}
+
+// close leaves the source and closes the sinks.
+func (s *Stream) close(ctx context.Context, l *loop) error {
 	s.source.Close()
 	var errs []error
 	if err := s.sink.Close(ctx); err != nil {

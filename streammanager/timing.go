@@ -105,13 +105,13 @@ func (l *loop) commit() {
 // drain ends the polling. What is open is finished; what is left after the time becomes unfinished.
 // Zero means no limit.
 func (l *loop) drain(limit time.Duration) {
-	if limit > 0 {
-		l.until = l.now.Add(limit - min(limit/5, 3*time.Second))
-		l.purgeWaitsPast()
-	}
 	if l.mode == working {
 		l.mode = draining
 		l.s.interruptPoll()
+	}
+	if limit > 0 {
+		l.until = l.now.Add(limit - min(limit/5, 3*time.Second))
+		l.purgeWaitsPast()
 	}
 }
 

@@ -17,27 +17,35 @@ type worker struct {
 }
 
 // run carries out c and sends it back, also when the function panics or ends its goroutine.
-func (w worker) run(c *call) {
+func (w worker) run(c *call) { w.runFrom(c, 0) }
+
+// runFrom carries out the flows of c from one on. A panic is the fault of its own flow alone, so that the
+// others are carried on.
+func (w worker) runFrom(c *call, at int) {
 	finished := false
 	defer func() {
 		if finished {
 			return
 		}
-		w.s.log.Error("function panicked", "function", w.stepName(int(c.at.Load())), "panic", fmt.Sprint(recover()), "stack", string(debug.Stack()))
-		err := event.Rejectf(event.Panic, "function %q panicked", w.stepName(int(c.at.Load())))
+		step := int(c.at.Load())
+		w.s.log.Error("function panicked", "function", w.stepName(step), "panic", fmt.Sprint(recover()), "stack", string(debug.Stack()))
+		err := event.Rejectf(event.Panic, "function %q panicked", w.stepName(step))
+		if !c.batchStep {
+			c.results[at] = result{step: step, err: err}
+			w.runFrom(c, at+1)
+			return
+		}
 		for i := range c.results {
-			if c.batchStep || !c.results[i].done() {
-				c.results[i] = result{step: int(c.at.Load()), err: err}
-			}
+			c.results[i] = result{step: step, err: err}
 		}
 		w.s.completions.send(completion{call: c})
 	}()
-	switch {
-	case c.batchStep:
+	if c.batchStep {
 		w.runBatch(c)
-	default:
-		for i, f := range c.flows {
-			w.runFlow(c, f.ev, f.step, f.attempts, &c.results[i])
+	} else {
+		for ; at < len(c.flows); at++ {
+			f := c.flows[at]
+			w.runFlow(c, f.ev, f.step, f.attempts, &c.results[at])
 			if c.ctx.Err() != nil && c.inline != nil {
 				break
 			}

@@ -12,8 +12,8 @@ type books struct {
 	l    *Ledger
 	name string
 	dead bool // crashed: what it still does reaches nobody
-	// disturbed means that windows may have lost events to a change of the assignment.
-	disturbed bool
+	// disturbed is when windows last may have lost events to a change of the assignment.
+	disturbed time.Time
 
 	parts   map[int32]*owned
 	ended   map[int32]time.Time // when a partition was let go or set back
@@ -21,6 +21,7 @@ type books struct {
 	heldBy  map[string]map[ID]*holding // by lane, keyed events only
 	last    map[string]map[int32]int64 // by lane and source partition: the last offset sent
 	lastOf  map[int32]int64            // by source partition
+	skipped map[string]time.Time       // by class of window: when one was last held that skips the first function
 	running map[*running]struct{}
 	closedN func(window.Reason) float64 // windows closed so far by the worker's own metrics
 }
@@ -51,7 +52,7 @@ type running struct {
 func newBooks(l *Ledger, name string) *books {
 	return &books{
 		l: l, name: name, parts: map[int32]*owned{}, ended: map[int32]time.Time{}, held: map[ID]*holding{},
-		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{},
+		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{}, skipped: map[string]time.Time{},
 		closedN: func(window.Reason) float64 { return 0 },
 	}
 }
@@ -88,6 +89,9 @@ func (b *books) forget(partition int32, from int64) {
 
 func (b *books) release(id ID, h *holding) {
 	delete(b.held, id)
+	if h.in.skips() {
+		b.skipped[b.class(h.in)] = time.Now()
+	}
 	if lane := b.heldBy[h.in.lane]; lane != nil {
 		delete(lane, id)
 	}
@@ -105,14 +109,14 @@ func (b *books) assigned(partition int32, start int64) {
 
 func (b *books) letGo(partition int32, how string) {
 	b.forget(partition, 0)
-	b.disturbed = true
+	b.disturbed = time.Now()
 	delete(b.parts, partition)
 	b.l.note("%s %s %d", b.name, how, partition)
 }
 
 func (b *books) rewound(partition int32, to int64) {
 	b.l.note("%s sets %d back to %d", b.name, partition, to)
-	b.disturbed = true
+	b.disturbed = time.Now()
 	if o := b.parts[partition]; o != nil {
 		b.forget(partition, to)
 		o.next = to

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/a0c75104/enricher/streammanager"
@@ -122,28 +123,48 @@ func (b *books) batch(ids []ID, first bool) {
 	if cfg.Bytes > 0 && len(distinct) > 1 && bytes > cfg.Bytes {
 		b.l.breach("%s: a batch of %d bytes, bytes: %d", b.name, bytes, cfg.Bytes)
 	}
-	if !first || b.disturbed || cfg.Eager || cfg.Bytes > 0 || cfg.Timeout == 0 || known < len(distinct) || most > 0 && len(distinct) >= most {
+	if !first || !read.After(b.disturbed) || cfg.Eager || cfg.Bytes > 0 || cfg.Timeout == 0 || known < len(distinct) || most > 0 && len(distinct) >= most {
 		return
 	}
 	// Events before it in the chain may have been dropped, so only the first function can tell.
-	if b.l.plan.steps[0].batch && !b.someSkip(distinct) && time.Since(read) < cfg.Timeout && b.onlyTimers() {
+	if b.l.plan.steps[0].batch && !b.someSkip(b.l.plan.byID[distinct[0]], read) && time.Since(read) < cfg.Timeout && b.onlyTimers() {
 		b.l.breach("%s: a window of %v closed after %v, before its timeout of %v, with %d events", b.name, distinct, time.Since(read), cfg.Timeout, len(distinct))
 	}
 }
 
-// someSkip reports whether events that go untouched past the first function may have filled the window.
-func (b *books) someSkip(ids []ID) bool {
-	if b.l.plan.set.window.Count == 0 {
-		return false
+// someSkip reports whether an event that goes untouched past the first function may have filled or opened
+// the window of an event since a time.
+func (b *books) someSkip(of *input, since time.Time) bool {
+	class := b.class(of)
+	if !b.skipped[class].Before(since) {
+		return true
 	}
-	of := b.l.plan.byID[ids[0]]
-	for _, in := range b.l.plan.inputs {
-		same := in.lane == of.lane || b.l.plan.set.byGroup && in.group == of.group || in.kind == keyless
-		if same && (in.value == nil || in.acts[0].kind == actSkip) {
+	for _, h := range b.held {
+		if h.in.skips() && b.class(h.in) == class {
 			return true
 		}
 	}
 	return false
+}
+
+// class tells the windows apart that an event may be in.
+func (b *books) class(in *input) string {
+	class := "key " + in.lane
+	if in.kind == keyless {
+		class = "no key " + strconv.Itoa(int(in.id.Partition))
+	}
+	if !b.l.plan.set.byGroup {
+		return class
+	}
+	if in.kind == keyless {
+		return class + in.group
+	}
+	return in.group
+}
+
+// skips reports whether an event is in a window without being called for at its close.
+func (in *input) skips() bool {
+	return in.value == nil || len(in.acts) > 0 && in.acts[0].kind == actSkip
 }
 
 // onlyTimers reports whether nothing but counts and timers has closed a window of this worker.
