@@ -339,5 +339,8 @@ func (s *settings) opts() []kgo.Opt {
 			opts = append(opts, opt)
 		}
 	}
-	return opts
+	return append(opts, kgo.MetadataMinAge(min(quickMetadata, s.millis("metadata.max.age.ms"))))
 }
+
+// quickMetadata is how soon a client may ask again where partitions are, after a broker has gone.
+const quickMetadata = time.Second

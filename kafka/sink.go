@@ -70,7 +70,11 @@ func NewSink(cfg SinkConfig, logger *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{cfg: cfg, set: set, t: newTroubles(logger)}, nil
+	s := &Sink{cfg: cfg, set: set, t: newTroubles(logger)}
+	if err := kgo.ValidateOpts(s.opts(context.Background(), s.newLimits(context.Background()))...); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	return s, nil
 }
 
 func (c *SinkConfig) checkRecord() error {
@@ -89,17 +93,8 @@ func (c *SinkConfig) checkRecord() error {
 func (s *Sink) Open(ctx context.Context) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	watch, endWatch := context.WithCancel(own)
-	s.limits = newLimits(watch, s.t, min(s.set.number("max.request.size"), s.set.number("buffer.memory")),
-		s.set.text("allow.auto.create.topics") == "true")
-	opts := append(s.cfg.clientOpts(own, s.set, s.t),
-		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.MaxBufferedRecords(maxBufferedRecords),
-		kgo.UnknownTopicRetries(-1), // a topic that does not exist yet is waited for; limits says so
-		kgo.ProducerBatchMaxBytesFn(s.limits.batch),
-		// A key goes where Java's clients put it; records without one are spread.
-		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
-	)
-	cl, err := kgo.NewClient(opts...)
+	s.limits = s.newLimits(watch)
+	cl, err := kgo.NewClient(s.opts(own, s.limits)...)
 	if err != nil {
 		end()
 		endWatch()
@@ -109,6 +104,22 @@ func (s *Sink) Open(ctx context.Context) error {
 	s.limits.start(kadm.NewClient(cl), s.cfg.Topic)
 	s.watching.Go(s.limits.watch)
 	return nil
+}
+
+func (s *Sink) newLimits(ctx context.Context) *limits {
+	most := min(s.set.number("max.request.size"), s.set.number("buffer.memory"))
+	return newLimits(ctx, s.t, most, s.set.text("allow.auto.create.topics") == "true")
+}
+
+func (s *Sink) opts(ctx context.Context, l *limits) []kgo.Opt {
+	return append(s.cfg.clientOpts(ctx, s.set, s.t),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.MaxBufferedRecords(maxBufferedRecords),
+		kgo.UnknownTopicRetries(-1), // a topic that does not exist yet is waited for; limits says so
+		kgo.ProducerBatchMaxBytesFn(l.batch),
+		// A key goes where Java's clients put it; records without one are spread.
+		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
+	)
 }
 
 // Prepare implements streammanager.Preparer.

@@ -99,6 +99,9 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	if err := kgo.ValidateOpts(s.opts(context.Background())...); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
 	return s, nil
 }
 
@@ -162,7 +165,7 @@ func oneOf(key string, v *string, words ...string) error {
 // waited for; Health says so.
 func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
-	cl, err := kgo.NewClient(append(s.cfg.clientOpts(own, s.set, s.t), s.groupOpts()...)...)
+	cl, err := kgo.NewClient(s.opts(own)...)
 	if err != nil {
 		end()
 		return fmt.Errorf("opening the kafka source: %w", err)
@@ -174,8 +177,8 @@ func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	return nil
 }
 
-func (s *Source) groupOpts() []kgo.Opt {
-	opts := []kgo.Opt{
+func (s *Source) opts(ctx context.Context) []kgo.Opt {
+	opts := append(s.cfg.clientOpts(ctx, s.set, s.t),
 		kgo.ConsumerGroup(s.cfg.Group),
 		kgo.DisableAutoCommit(),
 		kgo.KeepControlRecords(),
@@ -188,12 +191,13 @@ func (s *Source) groupOpts() []kgo.Opt {
 		kgo.AdjustFetchOffsetsFn(s.onOffsets),
 		kgo.OnPartitionsRevoked(s.onRevoked),
 		kgo.OnPartitionsLost(s.onLost),
-	}
+	)
 	if s.names != nil {
-		for _, re := range s.names {
-			opts = append(opts, kgo.ConsumeTopics(re.String()))
+		exprs := make([]string, len(s.names))
+		for i, re := range s.names {
+			exprs[i] = re.String()
 		}
-		return append(opts, kgo.ConsumeRegex())
+		return append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(exprs...))
 	}
 	return append(opts, kgo.ConsumeTopics(s.cfg.Topics...))
 }

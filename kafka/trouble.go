@@ -39,10 +39,14 @@ func newTroubles(log *slog.Logger) *troubles {
 	return &troubles{log: log, open: map[trouble]error{}}
 }
 
-// note remembers err and logs it unless the same trouble is known.
+// note remembers err and logs it unless the same trouble is known. That no broker answers goes without
+// saying once it was said of one.
 func (t *troubles) note(what trouble, err error) {
 	t.mu.Lock()
 	_, known := t.open[what]
+	if what.kind == troubleCluster && t.worstLocked(troubleBroker, troubleBroker) != nil {
+		known = true
+	}
 	t.open[what] = err
 	t.mu.Unlock()
 	if !known {
@@ -65,10 +69,18 @@ func (t *troubles) healed(what trouble) {
 func (t *troubles) worst(last int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.worstLocked(0, last)
+}
+
+// worstLocked is worst, of the kinds from first. The caller holds mu.
+func (t *troubles) worstLocked(first, last int) error {
 	var found error
-	at := trouble{kind: last + 1}
+	var at trouble
 	for what, err := range t.open {
-		if what.kind < at.kind || what.kind == at.kind && what.kind <= last && what.about < at.about {
+		if what.kind < first || what.kind > last {
+			continue
+		}
+		if found == nil || what.kind < at.kind || what.kind == at.kind && what.about < at.about {
 			at, found = what, err
 		}
 	}
