@@ -1,44 +1,16 @@
 package streammanager
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/window"
 )
 
 // grace is what a call may run over its deadline before it is abandoned.
 const grace = 2 * time.Second
-
-// inlineChunk bounds how many events of a partition one task of a chain without calls takes.
-const inlineChunk = 256
-
-// queue is a first-in first-out list of flow groups that wait for a worker.
-type queue struct {
-	items [][]*flow
-	head  int
-}
-
-func (q *queue) empty() bool { return q.head == len(q.items) }
-
-func (q *queue) push(fs []*flow) { q.items = append(q.items, fs) }
-
-func (q *queue) pop() []*flow {
-	fs := q.items[q.head]
-	q.items[q.head] = nil
-	q.head++
-	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	} else if q.head > 1024 && q.head*2 > len(q.items) {
-		q.items = append(q.items[:0], q.items[q.head:]...)
-		q.head = 0
-	}
-	return fs
-}
 
 // dispatchClosed turns windows that closed into batches.
 func (l *loop) dispatchClosed() {
@@ -153,6 +125,20 @@ func (l *loop) start() {
 	}
 }
 
+// fill closes windows early where a worker would stand idle.
+func (l *loop) fill() {
+	for l.busy < l.limitOfWorkers() && l.fresh.empty() && l.again.empty() {
+		switch {
+		case l.s.window.Eager && l.windows.CloseOldest(window.ByEager):
+		case l.full() && l.windows.CloseOldest(window.ByLimits):
+		default:
+			return
+		}
+		l.dispatchClosed()
+		l.start()
+	}
+}
+
 // wanted leaves out the flows of partitions that were taken away meanwhile.
 func (l *loop) wanted(fs []*flow) []*flow {
 	kept := fs[:0]
@@ -188,34 +174,6 @@ func (l *loop) startCall(fs []*flow) {
 	l.launch(c, fs[0].step)
 }
 
-// startInline runs the waiting events of one partition through a chain without calls, in their order.
-func (l *loop) startInline() {
-	p := l.turn[0]
-	l.turn = l.turn[1:]
-	if p.busy || len(p.queue) == 0 {
-		return
-	}
-	n := min(len(p.queue), inlineChunk)
-	c := &call{inline: p, flows: make([]*flow, n)}
-	flows := make([]flow, n)
-	for i, u := range p.queue[:n] {
-		flows[i] = flow{u: u, ev: u.ev, state: flowRunning}
-		if u.pass {
-			flows[i].step = len(l.s.steps)
-		}
-		c.flows[i] = &flows[i]
-		u.state = unitRunning
-		u.calls++
-		p.running++
-	}
-	p.queue = p.queue[n:]
-	if len(p.queue) == 0 {
-		p.queue = nil
-	}
-	p.busy = true
-	l.launch(c, 0)
-}
-
 func (l *loop) launch(c *call, step int) {
 	c.results = make([]result, len(c.flows))
 	c.ctx, c.cancel = context.WithCancel(l.s.callCtx)
@@ -243,373 +201,4 @@ func (l *loop) soonestTimeout(step int) time.Duration {
 		}
 	}
 	return soonest
-}
-
-// returned takes a call back from its worker.
-func (l *loop) returned(c *call) {
-	c.returned = true
-	c.cancel()
-	l.busy--
-	delete(l.calls, c)
-	if c.abandoned {
-		l.hung--
-		l.s.resize(l.limitOfWorkers())
-		return
-	}
-	if c.inline != nil {
-		l.returnedInline(c)
-		return
-	}
-	b := c.flows[0].u.ks.b
-	b.active -= len(c.flows)
-	var waiting []*flow
-	latest := l.now
-	for i, f := range c.flows {
-		f.u.calls--
-		if at, waits := l.apply(f, &c.results[i]); waits {
-			waiting = append(waiting, f)
-			if at.After(latest) {
-				latest = at
-			}
-		}
-	}
-	if len(waiting) > 0 {
-		l.timers.add(&timer{at: latest, flows: waiting})
-	}
-	l.settleBatch(b)
-}
-
-// apply takes the result of one flow. It reports when the flow is to be tried again, if it is.
-func (l *loop) apply(f *flow, r *result) (time.Time, bool) {
-	u := f.u
-	if u.state != unitRunning {
-		f.state = flowEnded
-		l.leaveWork(f)
-		return time.Time{}, false
-	}
-	if u.failure != nil || !u.part.live.Load() {
-		l.giveUp(f)
-		return time.Time{}, false
-	}
-	switch {
-	case r.err != nil:
-		return l.applyError(f, r)
-	case r.ended:
-		l.leaveWork(f)
-		l.fork(f, r)
-	case r.events != nil:
-		l.leaveWork(f)
-		l.derive(f, r)
-	default: // reached a BatchFunc
-		f.ev, f.step, f.attempts = r.ev, r.step, r.tries
-		if f.attempts == nil {
-			f.attempts = event.NewAttempts(l.now)
-		}
-		f.state = flowArrived
-		l.leaveWork(f)
-		u.ks.b.arrived = append(u.ks.b.arrived, f)
-	}
-	return time.Time{}, false
-}
-
-// fork ends a flow with no, one or (chains without calls aside, only through derive) several outputs.
-func (l *loop) fork(f *flow, r *result) {
-	if len(r.records) == 0 {
-		l.remove(f)
-		l.endFlow(f)
-		return
-	}
-	f.out = &r.records[0]
-	l.countOutput(f)
-	l.endFlow(f)
-}
-
-// countOutput adds an output to the limits.
-func (l *loop) countOutput(f *flow) {
-	n := recordSize(f.out)
-	f.u.size += n
-	f.u.part.bytes += n
-	l.bytes += n
-}
-
-// derive puts the events that a function made of one in its place.
-func (l *loop) derive(f *flow, r *result) {
-	u := f.u
-	made := make([]*flow, len(r.events))
-	for i, ev := range r.events {
-		made[i] = &flow{u: u, ev: ev, step: r.step}
-	}
-	for i, old := range u.flows {
-		if old == f {
-			u.flows = append(u.flows[:i:i], append(made, u.flows[i+1:]...)...)
-			break
-		}
-	}
-	f.state = flowEnded
-	u.open += len(made) - 1
-	for i := len(made) - 1; i >= 0; i-- {
-		if l.s.cfg.Order == OrderKeySerial && !u.ks.loose {
-			u.ks.serial = append([]*flow{made[i]}, u.ks.serial...)
-			made[i].state = flowSerial
-		}
-	}
-	if l.s.cfg.Order == OrderKeySerial && !u.ks.loose {
-		u.ks.active++
-		l.leaveWork(f)
-		return
-	}
-	for _, m := range made {
-		l.ready(m, false)
-	}
-}
-
-// remove takes a flow without output out of its unit.
-func (l *loop) remove(f *flow) {
-	for i, old := range f.u.flows {
-		if old == f {
-			f.u.flows = append(f.u.flows[:i:i], f.u.flows[i+1:]...)
-			return
-		}
-	}
-}
-
-// applyError finds out what an error means for the flow and its unit.
-func (l *loop) applyError(f *flow, r *result) (time.Time, bool) {
-	u := f.u
-	name, limit := "sink", 1
-	if r.step < len(l.s.steps) {
-		name, limit = l.s.steps[r.step].Name, l.s.steps[r.step].Attempts
-	}
-	f.attempts = r.tries
-	var fatal *event.FatalError
-	if errors.As(r.err, &fatal) {
-		l.giveUp(f)
-		l.fail(fmt.Errorf("function %q at %s: %w", name, where(u.ev.Position()), r.err))
-		return time.Time{}, false
-	}
-	var retry *event.RetryError
-	var hold *event.HoldError
-	again := errors.As(r.err, &retry) && f.attempts != nil && (limit < 0 || f.attempts.Number() < limit)
-	if again || errors.As(r.err, &hold) && f.attempts != nil {
-		at := l.now
-		if again {
-			f.attempts.Add(1)
-			at = at.Add(max(0, retry.After))
-		} else if hold.Until.After(at) {
-			at = hold.Until
-		}
-		if u.part.revoking || l.failure != nil || l.mode == draining && !l.until.IsZero() && at.After(l.until) {
-			l.giveUp(f)
-			return time.Time{}, false
-		}
-		f.ev, f.step, f.state = r.ev, r.step, flowWaiting
-		return at, true
-	}
-	if l.endedByStream(r.err) {
-		l.giveUp(f)
-		return time.Time{}, false
-	}
-	attempts, status := 0, 0
-	if f.attempts != nil {
-		attempts, status = f.attempts.Number(), f.attempts.LastStatus()
-	}
-	u.failure = l.s.failure(u, r.err, name, attempts, status)
-	l.giveUp(f)
-	return time.Time{}, false
-}
-
-// endedByStream reports whether an error is the end of the stream's own context and not the call's.
-func (l *loop) endedByStream(err error) bool {
-	return l.s.callCtx.Err() != nil && errors.Is(err, context.Canceled)
-}
-
-// giveUp ends a flow without output. Its unit failed, or becomes unfinished when its calls are back.
-func (l *loop) giveUp(f *flow) {
-	if f.state == flowEnded {
-		return
-	}
-	wasWorking := f.state != flowArrived && f.state != flowSerial
-	if f.state == flowSerial {
-		f.state = flowEnded
-	}
-	l.endFlow(f)
-	if wasWorking {
-		l.leaveWork(f)
-	}
-}
-
-// endFlow marks a flow as at its end, and the unit when it was the last.
-func (l *loop) endFlow(f *flow) {
-	f.state = flowEnded
-	u := f.u
-	u.open--
-	if u.failure != nil || u.open > 0 && l.leftAlone(u) {
-		// The other flows of a failed unit are not carried on.
-		for _, other := range u.flows {
-			if other.state != flowEnded && other.state != flowRunning && other.state != flowReady {
-				serial := other.state == flowWaiting
-				other.state = flowEnded
-				u.open--
-				if serial {
-					l.leaveWork(other)
-				}
-			}
-		}
-	}
-	if u.open == 0 {
-		l.unitDone(u)
-	}
-}
-
-// unitDone notes that no function is at work on u any more, and hands on what is next of its key.
-func (l *loop) unitDone(u *unit) {
-	if u.state != unitRunning {
-		return
-	}
-	u.state = unitDone
-	ks := u.ks
-	ks.b.open--
-	for ks.release < len(ks.units) && ks.units[ks.release].state >= unitDone {
-		next := ks.units[ks.release]
-		ks.release++
-		l.hand(next)
-	}
-}
-
-// hand sends a unit whose turn has come to the emitter, or gives it its outcome.
-func (l *loop) hand(u *unit) {
-	switch {
-	case u.state == unitFinished:
-	case !u.part.live.Load() || u.failure == nil && u.gaveUp() || slices.Contains(u.ks.gaps, u.part):
-		if !u.ks.loose {
-			u.ks.gaps = append(u.ks.gaps, u.part)
-		}
-		u.part.running--
-		l.finish(u, "")
-	case u.failure == nil && len(u.flows) == 0:
-		u.part.running--
-		l.finish(u, outcomeDropped)
-	default:
-		l.leave(u)
-	}
-}
-
-// gaveUp reports whether a flow ended without an output and without being dropped: dropped flows are
-// taken out of the unit.
-func (u *unit) gaveUp() bool {
-	for _, f := range u.flows {
-		if !f.hasOutput() {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *flow) hasOutput() bool { return f.state == flowEnded && f.out != nil }
-
-// leave gives a unit to the emitter: its outputs or its error event.
-func (l *loop) leave(u *unit) {
-	u.state = unitLeaving
-	if u.failure != nil {
-		l.leaveFailed(u)
-		return
-	}
-	records := make([]Record, len(u.flows))
-	clean := false
-	for i, f := range u.flows {
-		records[i] = *f.out
-		clean = clean || hasErrorHeaders(f.out.Headers)
-	}
-	if clean {
-		for i := range records {
-			records[i].Headers = withoutErrorHeaders(records[i].Headers)
-		}
-	}
-	l.leaving++
-	l.s.emissions.send(emission{u: u, records: records})
-}
-
-// leaveFailed sends the error event, or says what on_error wants where there is no error sink.
-func (l *loop) leaveFailed(u *unit) {
-	if l.s.errorSink != nil {
-		l.leaving++
-		l.s.emissions.send(emission{u: u, failure: u.failure})
-		return
-	}
-	u.part.running--
-	f := u.failure
-	if l.s.cfg.OnError == OnErrorDrop {
-		l.s.log.Warn("event dropped: it failed and there is no error sink", "topic", u.part.tp.Topic, "partition", u.part.tp.Partition,
-			"offset", u.ev.Position().Offset, "type", string(f.Type), "function", f.Function, "err", f.Message)
-		l.s.metrics.failed(f)
-		l.finish(u, outcomeError)
-		return
-	}
-	l.finish(u, "")
-	l.fail(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message))
-}
-
-// settleBatch calls a BatchFunc when all events of the batch that do not wait have reached it, and
-// measures the batch when its last call has ended.
-func (l *loop) settleBatch(b *batch) {
-	if b.active == 0 && len(b.arrived) > 0 {
-		l.callBatch(b)
-	}
-	if b.open == 0 && !b.observed {
-		b.observed = true
-		l.s.metrics.batchDuration.Observe(l.now.Sub(b.dispatched).Seconds())
-	}
-}
-
-// callBatch queues one call per BatchFunc that was reached.
-func (l *loop) callBatch(b *batch) {
-	groups := map[int][]*flow{}
-	var order []int
-	serial := l.s.cfg.Order == OrderKeySerial
-	var later []*flow
-	at := map[*keyState]int{} // the one step at which calls of a key may run
-	sortFlows(b, b.arrived)
-	for _, f := range b.arrived {
-		if f.state != flowArrived {
-			continue
-		}
-		if l.leftAlone(f.u) {
-			l.giveUp(f)
-			continue
-		}
-		if ks := f.u.ks; serial && !ks.loose {
-			step, taken := at[ks]
-			if ks.active > 0 || taken && step != f.step {
-				later = append(later, f) // its key has a call ahead of it
-				continue
-			}
-			at[ks] = f.step
-		}
-		if groups[f.step] == nil {
-			order = append(order, f.step)
-		}
-		groups[f.step] = append(groups[f.step], f)
-	}
-	b.arrived = later
-	for _, step := range order {
-		fs := groups[step]
-		sortFlows(b, fs)
-		for _, f := range fs {
-			f.state = flowReady
-			b.active++
-			if serial && !f.u.ks.loose {
-				f.u.ks.active++
-			}
-		}
-		l.fresh.push(fs)
-	}
-}
-
-// sortFlows brings flows into the order of their events in the batch.
-func sortFlows(b *batch, fs []*flow) {
-	rank := make(map[*unit]int, len(b.units))
-	for i, u := range b.units {
-		rank[u] = i
-	}
-	slices.SortStableFunc(fs, func(x, y *flow) int { return cmp.Compare(rank[x.u], rank[y.u]) })
 }

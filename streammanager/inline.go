@@ -1,6 +1,39 @@
 package streammanager
 
-import "errors"
+import (
+	"errors"
+)
+
+// inlineChunk bounds how many events of a partition one task of a chain without calls takes.
+const inlineChunk = 256
+
+// startInline runs the waiting events of one partition through a chain without calls, in their order.
+func (l *loop) startInline() {
+	p := l.turn[0]
+	l.turn = l.turn[1:]
+	if p.busy || len(p.queue) == 0 {
+		return
+	}
+	n := min(len(p.queue), inlineChunk)
+	c := &call{inline: p, flows: make([]*flow, n)}
+	flows := make([]flow, n)
+	for i, u := range p.queue[:n] {
+		flows[i] = flow{u: u, ev: u.ev, state: flowRunning}
+		if u.pass {
+			flows[i].step = len(l.s.steps)
+		}
+		c.flows[i] = &flows[i]
+		u.state = unitRunning
+		u.calls++
+		p.running++
+	}
+	p.queue = p.queue[n:]
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+	p.busy = true
+	l.launch(c, 0)
+}
 
 // returnedInline takes the results of a chain without calls: they leave in the order of the partition.
 func (l *loop) returnedInline(c *call) {

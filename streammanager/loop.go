@@ -2,12 +2,8 @@ package streammanager
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"time"
 
-	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/window"
 )
 
@@ -22,9 +18,6 @@ type completion struct {
 // loop owns lanes, windows, trackers and limits. Its methods run on one goroutine and never block: no
 // produce, commit, waiting submit or expression of a user happens in them.
 type loop struct {
-	// gapped holds the keys that have an unfinished event in a drain: what waits behind it stays unfinished too.
-	gapped map[string][]*partition
-
 	s       *Stream
 	windows *window.Windows[*unit]
 	parts   map[*partition]struct{} // live epochs
@@ -45,7 +38,9 @@ type loop struct {
 	dirty     bool
 	revokes   []*revocation
 
-	mode    mode
+	mode mode
+	// gapped holds the keys that have an unfinished event in a drain: what waits behind it stays unfinished too.
+	gapped  map[string][]*partition
 	until   time.Time // of a drain: when what is left is given up; zero: never
 	failure error
 	rewind  rewinding
@@ -155,20 +150,6 @@ func (l *loop) advance() {
 	l.s.publish(l)
 }
 
-// fill closes windows early where a worker would stand idle.
-func (l *loop) fill() {
-	for l.busy < l.limitOfWorkers() && l.fresh.empty() && l.again.empty() {
-		switch {
-		case l.s.window.Eager && l.windows.CloseOldest(window.ByEager):
-		case l.full() && l.windows.CloseOldest(window.ByLimits):
-		default:
-			return
-		}
-		l.dispatchClosed()
-		l.start()
-	}
-}
-
 func (l *loop) full() bool {
 	lim := l.s.cfg.Limits
 	return l.events >= lim.InFlightEvents || l.bytes >= lim.InFlightBytes || l.needs > 0
@@ -199,99 +180,6 @@ func (l *loop) grant() {
 	l.s.grants <- g // holds one; the reader has answered the last
 }
 
-// read takes what the reader found.
-func (l *loop) read(got reading) {
-	l.granted, l.needs = false, got.needs
-	for tp, end := range got.watch {
-		if p := l.s.assigned.current(tp); p != nil {
-			p.seen = end
-		}
-	}
-	for i := range got.items {
-		l.admit(&got.items[i])
-	}
-	switch {
-	case got.err == nil:
-	case errors.Is(got.err, io.EOF):
-		l.s.log.Info("source has ended")
-		l.drain(0)
-	case errors.Is(got.err, context.Canceled) && l.mode != working:
-	default:
-		l.fail(fmt.Errorf("reading from the source: %w", got.err))
-	}
-}
-
-// admit takes one delivered record.
-func (l *loop) admit(it *readItem) {
-	p := it.part
-	if !p.live.Load() {
-		return
-	}
-	number := p.tracker.deliver(it.offset, it.time)
-	l.dirty = true
-	if !it.marker {
-		l.s.metrics.read(p.tp.Topic)
-	}
-	if it.unit == nil {
-		if it.dropped {
-			l.s.metrics.dropped()
-		}
-		p.tracker.finish(number)
-		l.liftBarrier(p)
-		return
-	}
-	u := it.unit
-	u.number = number
-	l.events++
-	l.bytes += u.size
-	p.units++
-	p.bytes += u.size
-	if p.revoking {
-		l.abandonUnit(u)
-		return
-	}
-	if p.barrier != nil {
-		p.door = append(p.door, u)
-		return
-	}
-	l.enter(u)
-}
-
-// enter brings an event to its place: its lane, the partition's queue, or, failed already, the emitter.
-func (l *loop) enter(u *unit) {
-	switch {
-	case u.failure != nil:
-		u.part.running++
-		l.leave(u)
-	case l.s.inline:
-		p := u.part
-		p.queue = append(p.queue, u)
-		if len(p.queue) == 1 && !p.busy {
-			l.turn = append(l.turn, p)
-		}
-	case u.pass && l.s.partitionBy != nil:
-		u.part.barrier = u
-		l.windows.CloseHolding(u.part.id, window.ByBarrier)
-		l.liftBarrier(u.part)
-	default:
-		l.windows.Add(l.now, window.Item[*unit]{
-			Value: u, Key: u.key, Keyless: u.loose, Group: u.group, Partition: u.part.id, Size: u.size,
-		})
-		l.dispatchClosed()
-	}
-}
-
-// liftBarrier sends a tombstone on once all before it in its partition is finished.
-func (l *loop) liftBarrier(p *partition) {
-	if u := p.barrier; u != nil && u.state == unitQueued && p.tracker.isHead(u.number) {
-		p.running++
-		u.state = unitDone
-		rec := recordOf(u.ev)
-		u.flows = []*flow{{u: u, ev: u.ev, state: flowEnded, out: &rec}}
-		l.leave(u)
-	}
-}
-
 // complete takes one message of a worker, the emitter or the committer.
 func (l *loop) complete(c *completion) {
 	switch {
@@ -306,109 +194,6 @@ func (l *loop) complete(c *completion) {
 		}
 	}
 }
-
-// acked takes the answer of a sink for a unit.
-func (l *loop) acked(u *unit, err error) {
-	l.leaving--
-	u.part.running--
-	var fatal *event.FatalError
-	var reject *event.RejectError
-	switch {
-	case err == nil && !u.part.live.Load():
-		l.finish(u, "")
-	case err == nil && u.failure != nil:
-		l.s.metrics.failed(u.failure)
-		l.rewind.progress(l)
-		l.finish(u, outcomeError)
-	case err == nil:
-		l.s.metrics.written(len(u.flows))
-		l.rewind.progress(l)
-		l.finish(u, outcomeEmitted)
-	case errors.Is(err, errEpochEnded):
-		l.finish(u, "")
-	case errors.As(err, &fatal):
-		l.finish(u, "")
-		l.fail(err)
-	case errors.As(err, &reject) && u.failure == nil && u.part.live.Load():
-		u.failure = l.s.failure(u, err, "sink", 0, 0)
-		u.part.running++
-		l.leave(u)
-	case errors.As(err, &reject) && u.failure != nil:
-		l.finish(u, "")
-		l.fail(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err))
-	default:
-		l.finish(u, "")
-		l.sinkFailed(err)
-	}
-}
-
-// The outcomes. The empty one is unfinished: the offset is not committed and will be read again.
-const (
-	outcomeEmitted = "emitted"
-	outcomeDropped = "dropped"
-	outcomeError   = "error"
-)
-
-// finish gives a unit its outcome, room back to the limits, and its key's lane to the next events.
-func (l *loop) finish(u *unit, outcome string) {
-	if u.state == unitFinished {
-		return
-	}
-	u.state = unitFinished
-	p := u.part
-	l.events--
-	l.bytes -= u.size
-	p.units--
-	p.bytes -= u.size
-	if outcome != "" && p.live.Load() {
-		p.tracker.finish(u.number)
-		l.dirty = true
-		l.s.metrics.finished(outcome, l.now.Sub(u.readAt))
-	}
-	if p.barrier == u {
-		p.barrier = nil
-		l.openDoor(p, outcome != "")
-	}
-	l.liftBarrier(p)
-	l.freeKey(u.ks)
-	u.flows = nil
-}
-
-// openDoor lets in what was read behind a tombstone, up to the next one.
-func (l *loop) openDoor(p *partition, in bool) {
-	for p.barrier == nil && len(p.door) > 0 {
-		u := p.door[0]
-		p.door = p.door[1:]
-		if in {
-			l.enter(u)
-		} else {
-			l.abandonUnit(u)
-		}
-	}
-}
-
-// freeKey frees the lane of a key when the last of its events in the batch has its outcome.
-func (l *loop) freeKey(ks *keyState) {
-	if ks == nil {
-		return
-	}
-	ks.left--
-	if ks.left == 0 && !ks.freed {
-		ks.freed = true
-		if !ks.loose {
-			if len(ks.gaps) > 0 && l.mode == draining {
-				if l.gapped == nil {
-					l.gapped = map[string][]*partition{}
-				}
-				l.gapped[ks.key] = ks.gaps
-			}
-			l.windows.Free(l.now, ks.key)
-		}
-	}
-}
-
-// abandonUnit makes a unit unfinished that is in no call and not on its way to a sink.
-func (l *loop) abandonUnit(u *unit) { l.finish(u, "") }
 
 // fail ends the stream with an error: nothing more is started.
 func (l *loop) fail(err error) {

@@ -2,7 +2,6 @@ package streammanager_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,8 +10,81 @@ import (
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
-	"github.com/a0c75104/enricher/window"
 )
+
+func TestErrorsBecomeErrorEvents(t *testing.T) {
+	tests := []struct {
+		name          string
+		fn            func(ctx context.Context, ev *event.Event) ([]*event.Event, error)
+		typ, tries    string
+		withinVirtual time.Duration
+	}{
+		{
+			name: "a plain error is of type function", typ: "function", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) { return nil, errTest },
+		},
+		{
+			name: "a reject keeps its type", typ: "not_found", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) {
+				return nil, event.Reject("not_found", errTest)
+			},
+		},
+		{
+			name: "the fifth failed attempt is the last", typ: "function", tries: "5",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) {
+				return nil, event.Retry(errTest, time.Second)
+			},
+		},
+		{
+			name: "a panic", typ: "panic", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) { panic("boom") },
+		},
+		{
+			name: "a call that honours its deadline", typ: "timeout", tries: "1",
+			fn: func(ctx context.Context, _ *event.Event) ([]*event.Event, error) { <-ctx.Done(); return nil, ctx.Err() },
+		},
+		{
+			name: "a call that hangs", typ: "timeout", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) {
+				time.Sleep(5 * time.Minute)
+				return nil, nil
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, true, streammanager.Config{Workers: 2}, func(b *streammanager.Builder) {
+					b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+						if string(ev.Value()) == "bad" {
+							return tt.fn(ctx, ev)
+						}
+						return []*event.Event{ev}, nil
+					}))
+				})
+				h.src.add(0, "a", "bad")
+				for i := range 5 {
+					h.src.add(0, "a", fmt.Sprint(i))
+				}
+				if err := h.stream.Run(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "outputs", h.sink.values(), []string{"0", "1", "2", "3", "4"})
+				equal(t, "errors", h.errs.values(), []string{"bad"})
+				if got := h.errs.header(0, "enricher.error.type"); got != tt.typ {
+					t.Errorf("type: got %q, want %q (%s)", got, tt.typ, h.errs.header(0, "enricher.error.message"))
+				}
+				if got := h.errs.header(0, "enricher.error.attempts"); got != tt.tries && tt.typ != "panic" {
+					t.Errorf("attempts: got %q, want %q", got, tt.tries)
+				}
+				if got := h.src.offset(0); got != 6 {
+					t.Errorf("committed %d, want 6", got)
+				}
+				time.Sleep(10 * time.Minute) // the hanging call returns
+			})
+		})
+	}
+}
 
 func TestARecordThatDoesNotFitIsAnErrorEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -63,109 +135,6 @@ func TestAnErrorEventThatDoesNotFitIsCutAndSaysSo(t *testing.T) {
 	})
 }
 
-func TestWhatEndsAStreamForGood(t *testing.T) {
-	tests := []struct {
-		name  string
-		want  string
-		shape func(b *streammanager.Builder)
-	}{
-		{name: "event.Fatal", want: "offset 1", shape: func(b *streammanager.Builder) {
-			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
-				if ev.Position().Offset == 1 {
-					return nil, event.Fatal(errTest)
-				}
-				return []*event.Event{ev}, nil
-			}))
-		}},
-		{name: "an error event without an error sink", want: `topic "in" partition 0 offset 1`, shape: func(b *streammanager.Builder) {
-			b.ErrorsTo(nil, nil).Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
-				if ev.Position().Offset == 1 {
-					return nil, errTest
-				}
-				return []*event.Event{ev}, nil
-			}))
-		}},
-		{name: "as many abandoned calls as workers", want: "do not return", shape: func(b *streammanager.Builder) {
-			st := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
-				if ev.Position().Offset > 0 {
-					time.Sleep(time.Hour)
-				}
-				return []*event.Event{ev}, nil
-			})
-			st.Timeout = time.Second
-			b.Process(st)
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHarness(t, false, streammanager.Config{Workers: 2}, tt.shape)
-				for i := range 4 {
-					h.src.add(0, fmt.Sprint(i), fmt.Sprint(i))
-				}
-				err := h.stream.Run(context.Background())
-				if err == nil || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("got error %v, want one that says %q", err, tt.want)
-				}
-				if got := h.src.offset(0); got > 1 && tt.name != "as many abandoned calls as workers" {
-					t.Errorf("committed %d, beyond the event that failed", got)
-				}
-				time.Sleep(2 * time.Hour) // the abandoned calls return
-			})
-		})
-	}
-}
-
-func TestAPartitionThatWasLostIsNotCommitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
-			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
-				time.Sleep(3 * time.Second)
-				return []*event.Event{ev}, nil
-			}))
-		})
-		h.src.add(0, "a", "0")
-		stop := h.start(t)
-		time.Sleep(time.Second)
-		h.src.a.Lost([]tp{{"in", 0}})
-		time.Sleep(time.Minute)
-		if got := h.src.offset(0); got != 0 || len(h.sink.values()) != 0 {
-			t.Errorf("after the loss: committed %d, outputs %q; want none", got, h.sink.values())
-		}
-		if st := h.stream.Status(); st.InFlightEvents != 0 {
-			t.Errorf("in flight: %d, want 0", st.InFlightEvents)
-		}
-		h.src.assign(tp{"in", 0})
-		time.Sleep(time.Minute)
-		equal(t, "outputs", h.sink.values(), []string{"0"})
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAStopDispatchesOpenWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 10 * time.Second}, func(b *streammanager.Builder) {
-			b.Window(window.Config{Count: 100, Timeout: time.Hour}).Process(try(pass))
-		})
-		for i := range 30 {
-			h.src.add(0, fmt.Sprint("k", i%3), fmt.Sprint(i))
-		}
-		stop := h.start(t)
-		time.Sleep(time.Minute)
-		if got := len(h.sink.values()); got != 0 {
-			t.Errorf("got %d outputs before the windows closed", got)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if got := h.src.offset(0); len(h.sink.values()) != 30 || got != 30 {
-			t.Errorf("after the stop: %d outputs, committed %d; want 30", len(h.sink.values()), got)
-		}
-	})
-}
-
 func TestDerivedEventsLeaveTogetherOrNotAtAll(t *testing.T) {
 	for _, order := range []streammanager.Order{streammanager.OrderKey, streammanager.OrderKeySerial, streammanager.OrderNone} {
 		t.Run(string(order), func(t *testing.T) {
@@ -210,21 +179,5 @@ func TestDerivedEventsLeaveTogetherOrNotAtAll(t *testing.T) {
 				equal(t, "errors", h.errs.values(), []string{"1"})
 			})
 		})
-	}
-}
-
-func TestBuildReportsAllThatIsWrong(t *testing.T) {
-	_, err := streammanager.New(streammanager.Config{Workers: -1, Order: "some"}).
-		Process(streammanager.Step{}).Window(window.Config{Count: 20_000, Timeout: time.Second}).Build()
-	if err == nil {
-		t.Fatal("got no error")
-	}
-	for _, want := range []string{"name:", "workers:", "order:", "source:", "sink:", "process[0]:", "window.count:"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want also %q", err, want)
-		}
-	}
-	if errors.Is(err, errTest) {
-		t.Error("unexpected cause")
 	}
 }

@@ -1,0 +1,116 @@
+package streammanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/a0c75104/enricher/window"
+)
+
+// read takes what the reader found.
+func (l *loop) read(got reading) {
+	l.granted, l.needs = false, got.needs
+	for tp, end := range got.watch {
+		if p := l.s.assigned.current(tp); p != nil {
+			p.seen = end
+		}
+	}
+	for i := range got.items {
+		l.admit(&got.items[i])
+	}
+	switch {
+	case got.err == nil:
+	case errors.Is(got.err, io.EOF):
+		l.s.log.Info("source has ended")
+		l.drain(0)
+	case errors.Is(got.err, context.Canceled) && l.mode != working:
+	default:
+		l.fail(fmt.Errorf("reading from the source: %w", got.err))
+	}
+}
+
+// admit takes one delivered record.
+func (l *loop) admit(it *readItem) {
+	p := it.part
+	if !p.live.Load() {
+		return
+	}
+	number := p.tracker.deliver(it.offset, it.time)
+	l.dirty = true
+	if !it.marker {
+		l.s.metrics.read(p.tp.Topic)
+	}
+	if it.unit == nil {
+		if it.dropped {
+			l.s.metrics.dropped()
+		}
+		p.tracker.finish(number)
+		l.liftBarrier(p)
+		return
+	}
+	u := it.unit
+	u.number = number
+	l.events++
+	l.bytes += u.size
+	p.units++
+	p.bytes += u.size
+	if p.revoking {
+		l.abandonUnit(u)
+		return
+	}
+	if p.barrier != nil {
+		p.door = append(p.door, u)
+		return
+	}
+	l.enter(u)
+}
+
+// enter brings an event to its place: its lane, the partition's queue, or, failed already, the emitter.
+func (l *loop) enter(u *unit) {
+	switch {
+	case u.failure != nil:
+		u.part.running++
+		l.leave(u)
+	case l.s.inline:
+		p := u.part
+		p.queue = append(p.queue, u)
+		if len(p.queue) == 1 && !p.busy {
+			l.turn = append(l.turn, p)
+		}
+	case u.pass && l.s.partitionBy != nil:
+		u.part.barrier = u
+		l.windows.CloseHolding(u.part.id, window.ByBarrier)
+		l.liftBarrier(u.part)
+	default:
+		l.windows.Add(l.now, window.Item[*unit]{
+			Value: u, Key: u.key, Keyless: u.loose, Group: u.group, Partition: u.part.id, Size: u.size,
+		})
+		l.dispatchClosed()
+	}
+}
+
+// liftBarrier sends a tombstone on once all before it in its partition is finished.
+func (l *loop) liftBarrier(p *partition) {
+	if u := p.barrier; u != nil && u.state == unitQueued && p.tracker.isHead(u.number) {
+		p.running++
+		u.state = unitDone
+		rec := recordOf(u.ev)
+		u.flows = []*flow{{u: u, ev: u.ev, state: flowEnded, out: &rec}}
+		l.leave(u)
+	}
+}
+
+// openDoor lets in what was read behind a tombstone, up to the next one.
+func (l *loop) openDoor(p *partition, in bool) {
+	for p.barrier == nil && len(p.door) > 0 {
+		u := p.door[0]
+		p.door = p.door[1:]
+		if in {
+			l.enter(u)
+		} else {
+			l.abandonUnit(u)
+		}
+	}
+}

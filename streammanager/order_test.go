@@ -1,0 +1,161 @@
+package streammanager_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/streammanager"
+	"github.com/a0c75104/enricher/window"
+)
+
+func TestOrderOfAKeyIsKeptWhileItsCallsOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		h := newHarness(t, true, streammanager.Config{Workers: 8}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 4, Timeout: time.Second}).Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				most.Store(max(most.Load(), running.Add(1)))
+				time.Sleep(time.Duration(10-len(ev.Value())) * time.Second)
+				running.Add(-1)
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for i := range 8 {
+			h.src.add(0, "k", strings.Repeat("x", i+1))
+		}
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var lens []string
+		for _, v := range h.sink.values() {
+			lens = append(lens, fmt.Sprint(len(v)))
+		}
+		equal(t, "order", lens, []string{"1", "2", "3", "4", "5", "6", "7", "8"})
+		if most.Load() != 4 {
+			t.Errorf("calls of one batch: got %d at once, want 4", most.Load())
+		}
+	})
+}
+
+func TestCallsOfAKeyNeverOverlapInKeySerial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, tries atomic.Int32
+		h := newHarness(t, true, streammanager.Config{Workers: 8, Order: streammanager.OrderKeySerial}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 4, Timeout: time.Second}).Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if running.Add(1) > 1 {
+					t.Error("two calls for one key at once")
+				}
+				defer running.Add(-1)
+				time.Sleep(time.Second)
+				if string(ev.Value()) == "1" && tries.Add(1) < 3 {
+					return nil, event.Retry(errTest, 5*time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for i := range 6 {
+			h.src.add(0, "k", fmt.Sprint(i))
+		}
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "order", h.sink.values(), []string{"0", "1", "2", "3", "4", "5"})
+	})
+}
+
+func TestATombstoneIsABarrierWhereTheKeyIsReadFromTheValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.PartitionBy(func(_ context.Context, ev *event.Event) (streammanager.Key, error) {
+				return streammanager.Key{Value: string(ev.Value())}, nil
+			}).Window(window.Config{Count: 10, Timeout: time.Minute}).Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				time.Sleep(time.Duration(5-len(ev.Value())) * time.Second)
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for _, v := range []string{"a", "aa", "-", "aaa", "-", "aaaa"} {
+			h.src.add(0, "k", v)
+		}
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "order", h.sink.values(), []string{"aa", "a", "null", "aaa", "null", "aaaa"})
+	})
+}
+
+func TestAChainWithoutCallsKeepsTheOrderOfThePartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(streammanager.Step{Name: "twice", Inline: true, Func: event.FuncOf(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				switch string(ev.Value()) {
+				case "3":
+					return nil, nil
+				case "5":
+					return nil, errTest
+				}
+				second := ev.Clone()
+				second.SetValue(append(second.Value(), '+'))
+				return []*event.Event{ev, second}, nil
+			})})
+		})
+		for i := range 7 {
+			h.src.add(0, fmt.Sprint(i), fmt.Sprint(i))
+		}
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "outputs", h.sink.values(), []string{"0", "0+", "1", "1+", "2", "2+", "4", "4+", "6", "6+"})
+		if st := h.stream.Status(); st.Outputs != 10 || st.Emitted != 5 || st.Dropped != 1 || st.Errors != 1 {
+			t.Errorf("status: %+v", st)
+		}
+		equal(t, "errors", h.errs.values(), []string{"5"})
+		if got := h.src.offset(0); got != 7 {
+			t.Errorf("committed %d, want 7", got)
+		}
+	})
+}
+
+func TestABatchFuncGetsTheEventsThatReachedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []int
+		h := newHarness(t, true, streammanager.Config{Workers: 4}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 6, Timeout: time.Second}).WindowBy(func(context.Context, *event.Event) (string, error) { return "all", nil }).
+				Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+					if string(ev.Value()) == "2" && event.Attempt(ctx, ev).Number() == 1 {
+						return nil, event.Retry(errTest, time.Minute)
+					}
+					return []*event.Event{ev}, nil
+				}), streammanager.Step{Name: "bulk", Batch: event.BatchFuncOf(func(ctx context.Context, evs []*event.Event) []event.Result {
+					calls = append(calls, len(evs))
+					out := make([]event.Result, len(evs))
+					for i, ev := range evs {
+						out[i].Events = []*event.Event{ev}
+						if string(ev.Value()) == "4" && event.Attempt(ctx, ev).Number() == 1 {
+							out[i] = event.Result{Err: event.Retry(errTest, time.Second)}
+						}
+						if string(ev.Value()) == "5" {
+							out[i] = event.Result{Err: errTest}
+						}
+					}
+					return out
+				})})
+		})
+		for i := range 6 {
+			h.src.add(0, fmt.Sprint("k", i%2), fmt.Sprint(i))
+		}
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(calls, []int{5, 1, 1}) {
+			t.Errorf("calls of the batch function: got %v, want [5 1 1]", calls)
+		}
+		equal(t, "outputs", h.sink.values(), []string{"0", "1", "3", "2", "4"})
+		equal(t, "errors", h.errs.values(), []string{"5"})
+	})
+}

@@ -1,0 +1,187 @@
+package streammanager
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// The outcomes. The empty one is unfinished: the offset is not committed and will be read again.
+const (
+	outcomeEmitted = "emitted"
+	outcomeDropped = "dropped"
+	outcomeError   = "error"
+)
+
+// unitDone notes that no function is at work on u any more, and hands on what is next of its key.
+func (l *loop) unitDone(u *unit) {
+	if u.state != unitRunning {
+		return
+	}
+	u.state = unitDone
+	ks := u.ks
+	ks.b.open--
+	for ks.release < len(ks.units) && ks.units[ks.release].state >= unitDone {
+		next := ks.units[ks.release]
+		ks.release++
+		l.hand(next)
+	}
+}
+
+// hand sends a unit whose turn has come to the emitter, or gives it its outcome.
+func (l *loop) hand(u *unit) {
+	switch {
+	case u.state == unitFinished:
+	case !u.part.live.Load() || u.failure == nil && u.gaveUp() || slices.Contains(u.ks.gaps, u.part):
+		if !u.ks.loose {
+			u.ks.gaps = append(u.ks.gaps, u.part)
+		}
+		u.part.running--
+		l.finish(u, "")
+	case u.failure == nil && len(u.flows) == 0:
+		u.part.running--
+		l.finish(u, outcomeDropped)
+	default:
+		l.leave(u)
+	}
+}
+
+// gaveUp reports whether a flow ended without an output and without being dropped: dropped flows are
+// taken out of the unit.
+func (u *unit) gaveUp() bool {
+	for _, f := range u.flows {
+		if !f.hasOutput() {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *flow) hasOutput() bool { return f.state == flowEnded && f.out != nil }
+
+// leave gives a unit to the emitter: its outputs or its error event.
+func (l *loop) leave(u *unit) {
+	u.state = unitLeaving
+	if u.failure != nil {
+		l.leaveFailed(u)
+		return
+	}
+	records := make([]Record, len(u.flows))
+	clean := false
+	for i, f := range u.flows {
+		records[i] = *f.out
+		clean = clean || hasErrorHeaders(f.out.Headers)
+	}
+	if clean {
+		for i := range records {
+			records[i].Headers = withoutErrorHeaders(records[i].Headers)
+		}
+	}
+	l.leaving++
+	l.s.emissions.send(emission{u: u, records: records})
+}
+
+// leaveFailed sends the error event, or says what on_error wants where there is no error sink.
+func (l *loop) leaveFailed(u *unit) {
+	if l.s.errorSink != nil {
+		l.leaving++
+		l.s.emissions.send(emission{u: u, failure: u.failure})
+		return
+	}
+	u.part.running--
+	f := u.failure
+	if l.s.cfg.OnError == OnErrorDrop {
+		l.s.log.Warn("event dropped: it failed and there is no error sink", "topic", u.part.tp.Topic, "partition", u.part.tp.Partition,
+			"offset", u.ev.Position().Offset, "type", string(f.Type), "function", f.Function, "err", f.Message)
+		l.s.metrics.failed(f)
+		l.finish(u, outcomeError)
+		return
+	}
+	l.finish(u, "")
+	l.fail(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message))
+}
+
+// acked takes the answer of a sink for a unit.
+func (l *loop) acked(u *unit, err error) {
+	l.leaving--
+	u.part.running--
+	var fatal *event.FatalError
+	var reject *event.RejectError
+	switch {
+	case err == nil && !u.part.live.Load():
+		l.finish(u, "")
+	case err == nil && u.failure != nil:
+		l.s.metrics.failed(u.failure)
+		l.rewind.progress(l)
+		l.finish(u, outcomeError)
+	case err == nil:
+		l.s.metrics.written(len(u.flows))
+		l.rewind.progress(l)
+		l.finish(u, outcomeEmitted)
+	case errors.Is(err, errEpochEnded):
+		l.finish(u, "")
+	case errors.As(err, &fatal):
+		l.finish(u, "")
+		l.fail(err)
+	case errors.As(err, &reject) && u.failure == nil && u.part.live.Load():
+		u.failure = l.s.failure(u, err, "sink", 0, 0)
+		u.part.running++
+		l.leave(u)
+	case errors.As(err, &reject) && u.failure != nil:
+		l.finish(u, "")
+		l.fail(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err))
+	default:
+		l.finish(u, "")
+		l.sinkFailed(err)
+	}
+}
+
+// finish gives a unit its outcome, room back to the limits, and its key's lane to the next events.
+func (l *loop) finish(u *unit, outcome string) {
+	if u.state == unitFinished {
+		return
+	}
+	u.state = unitFinished
+	p := u.part
+	l.events--
+	l.bytes -= u.size
+	p.units--
+	p.bytes -= u.size
+	if outcome != "" && p.live.Load() {
+		p.tracker.finish(u.number)
+		l.dirty = true
+		l.s.metrics.finished(outcome, l.now.Sub(u.readAt))
+	}
+	if p.barrier == u {
+		p.barrier = nil
+		l.openDoor(p, outcome != "")
+	}
+	l.liftBarrier(p)
+	l.freeKey(u.ks)
+	u.flows = nil
+}
+
+// freeKey frees the lane of a key when the last of its events in the batch has its outcome.
+func (l *loop) freeKey(ks *keyState) {
+	if ks == nil {
+		return
+	}
+	ks.left--
+	if ks.left == 0 && !ks.freed {
+		ks.freed = true
+		if !ks.loose {
+			if len(ks.gaps) > 0 && l.mode == draining {
+				if l.gapped == nil {
+					l.gapped = map[string][]*partition{}
+				}
+				l.gapped[ks.key] = ks.gaps
+			}
+			l.windows.Free(l.now, ks.key)
+		}
+	}
+}
+
+// abandonUnit makes a unit unfinished that is in no call and not on its way to a sink.
+func (l *loop) abandonUnit(u *unit) { l.finish(u, "") }
