@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +47,7 @@ func fileExists(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-func output(t *testing.T, cmd *exec.Cmd) string {
+func output(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -59,7 +58,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-func write(t *testing.T, dir, name, text string) {
+func write(t testing.TB, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,18 +85,7 @@ func TestTheREADMEWorks(t *testing.T) {
 		t.Errorf("%s\nprints\n%swant\n%s", shown[0], got, shown[1])
 	}
 
-	goMod, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	goSum, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const module = "github.com/a0c75104/enricher"
-	own := strings.Replace(string(goMod), "module "+module, "module example.org/words", 1)
-	write(t, dir, "go.mod", own+fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %s\n", module, module, root))
-	write(t, dir, "go.sum", string(goSum))
+	ownModule(t, dir)
 	write(t, dir, "main.go", found["go"][0])
 	output(t, command(dir, "go", "build", "-o", "words", "."))
 	if got := output(t, command(dir, "words", "functions", "word_count")); !strings.Contains(got, "default .words") {

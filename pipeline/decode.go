@@ -49,9 +49,13 @@ func (d *decoder) at(n *node, offset int, path, format string, args ...any) {
 	})
 }
 
-// problem reports a problem of the value at path, or of what holds it where the key was left out.
+// problem reports a problem of the value at path, or of what holds it where the key was left out. A map
+// or list stands where its key does: what is wrong with it as a whole is at none of its lines.
 func (d *decoder) problem(path, format string, args ...any) {
 	if n := d.values[path]; n != nil {
+		if k := d.keys[path]; k != nil && n.kind != yaml.ScalarNode && k.src == n.src {
+			n = k
+		}
 		d.at(n, -1, path, format, args...)
 		return
 	}

@@ -114,7 +114,7 @@ func TestFaultsOfFunctionsHavePlaces(t *testing.T) {
 	tests := []struct{ name, options, want string }{
 		{"constructor names an option", "text: refuse\ninner:\n  size: 1B\n  wait: 1s", ":9:15: process[0].probe.inner.wait: is refused"},
 		{"constructor names an option left out", "text: refuse", ":5:5: process[0].probe.inner.wait: is refused"},
-		{"constructor names nothing", "text: fail", ":6:7: process[0].probe: cannot be built"},
+		{"constructor names nothing", "text: fail", ":5:5: process[0].probe: cannot be built"},
 		{"least value", "number: 0", ":6:15: process[0].probe.number: 0 is less than 1"},
 		{"required in a given map", "maybe: {wait: 1s}", ":6:7: process[0].probe.maybe.size: is required"},
 		{"secret is a list", "secret: [a]", ":6:15: process[0].probe.secret: want a text, not a list"},
