@@ -1,0 +1,85 @@
+//go:build unix
+
+// These tests measure the real binary: a broker, and workers that are stopped and killed, each in a
+// process of its own. With -full they have the size of the first release's promises; see `make mainjob`.
+package mainjob_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience bounds every wait for what must come.
+var patience = time.Minute
+
+var full = flag.Bool("full", false, "run the scenarios at full size: 100,000 events over 10,000 keys")
+
+// Paths of what TestMain builds.
+var enricherBinary, brokerBinary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *full {
+		patience = 5 * time.Minute
+	}
+	status := runTests(m)
+	if status == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+			status = 1
+		}
+	}
+	os.Exit(status) //nolint:forbidigo // TestMain ends the process
+}
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "mainjob")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	enricherBinary, brokerBinary = filepath.Join(dir, "enricher"), filepath.Join(dir, "broker")
+	for binary, pkg := range map[string]string{enricherBinary: "../../cmd/enricher", brokerBinary: "./broker"} {
+		if out, err := exec.Command("go", "build", "-o", binary, pkg).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", pkg, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// size is how much a scenario has to do.
+type size struct{ events, keys int }
+
+// scenarioSize is full or small, by the flag.
+func scenarioSize() size {
+	if *full {
+		return size{events: 100_000, keys: 10_000}
+	}
+	return size{events: 4_000, keys: 400}
+}
+
+// waitFor polls until cond holds, and fails the test when patience is over.
+func waitFor(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
