@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -58,12 +59,11 @@ func Options() []OptionDoc {
 	return docs
 }
 
-// CheckOption says what is wrong with one setting, and what to do instead.
+// CheckOption says what is wrong with one setting, and what to do instead. A setting of the other side
+// is not wrong, as in Kafka's own clients: it has no effect, which is said when the client is opened.
 func CheckOption(side Side, name, value string) error {
 	o := find(name)
 	switch {
-	case o != nil && !slices.Contains(o.Sides, side):
-		return fmt.Errorf("is no setting of a %s", side)
 	case o != nil:
 		return o.check(value)
 	case name == "acks" && (value == "all" || value == "-1"):
@@ -244,7 +244,7 @@ var cures = map[string]string{
 	"retries":                               "leave it out: a record is tried until it is written",
 	"delivery.timeout.ms":                   "leave it out: a record has no time limit, it is tried until it is written",
 	"max.in.flight.requests.per.connection": "leave it out: the client keeps the order of records by itself",
-	"batch.size":                            "leave it out: a batch may be as large as its topic allows; linger.ms says how long it gathers",
+	"batch.size":                            "leave it out: a batch may be as large as its topic allows, and linger.ms says how long it gathers; a bound here would refuse larger records",
 	"max.poll.records":                      "write limits.in_flight_events: what is read follows the room there is",
 	"key.serializer":                        "leave it out: keys and values are bytes",
 	"value.serializer":                      "leave it out: keys and values are bytes",
@@ -254,6 +254,11 @@ var cures = map[string]string{
 	"transaction.timeout.ms":                "leave it out: records are not written in transactions",
 	"transactional.id":                      "leave it out: records are not written in transactions",
 	"security.protocol":                     "write tls and sasl beside brokers",
+	"default.api.timeout.ms":                "write request.timeout.ms",
+	"exclude.internal.topics":               "leave it out: a regular expression never finds internal topics",
+	"max.block.ms":                          "leave it out: the pipeline waits until there is room",
+	"reconnect.backoff.ms":                  "leave it out: the client waits longer from try to try by itself",
+	"retry.backoff.ms":                      "leave it out: the client waits longer from try to try by itself",
 	"group.protocol":                        "leave it out: the classic protocol with cooperative-sticky is used",
 }
 
@@ -261,6 +266,15 @@ var cures = map[string]string{
 type settings struct {
 	side  Side
 	given map[string]string
+}
+
+// sayIdle warns of settings that belong to the other side.
+func (s *settings) sayIdle(log *slog.Logger) {
+	for _, name := range slices.Sorted(maps.Keys(s.given)) {
+		if o := find(name); o != nil && !slices.Contains(o.Sides, s.side) {
+			log.Warn("kafka: option has no effect here", "option", name, "given_to", string(s.side), "belongs_to", string(o.Sides[0]))
+		}
+	}
 }
 
 func newSettings(side Side, given map[string]string) (*settings, error) {

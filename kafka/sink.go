@@ -101,6 +101,7 @@ func (s *Sink) Open(ctx context.Context) error {
 		return fmt.Errorf("opening the kafka sink: %w", err)
 	}
 	s.cl, s.end, s.endWatch = cl, end, endWatch
+	s.set.sayIdle(s.t.log)
 	s.limits.start(kadm.NewClient(cl), s.cfg.Topic)
 	s.watching.Go(s.limits.watch)
 	return nil

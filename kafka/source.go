@@ -26,7 +26,7 @@ const (
 // SourceConfig says what to read.
 type SourceConfig struct {
 	Connection
-	Topics     []string // names; one between slashes is a regular expression, which may match anywhere
+	Topics     []string // names; one between slashes is a regular expression that a whole name must match
 	Group      string   // consumer group that holds the positions
 	Start      string   // where to begin without a committed offset: Earliest (the default) or Latest
 	OutOfRange string   // where to go on when the offset is gone: Earliest (the default), Latest or Fail
@@ -127,17 +127,17 @@ func (s *Source) check() error {
 func (s *Source) checkTopics() error {
 	var names []*regexp.Regexp
 	for _, t := range s.cfg.Topics {
-		expr, found := "^"+regexp.QuoteMeta(t)+"$", false
+		expr, found := regexp.QuoteMeta(t), false
 		if len(t) > 2 && t[0] == '/' && t[len(t)-1] == '/' {
 			expr, found = t[1:len(t)-1], true
 		} else if err := checkTopic(t); err != nil {
 			return err
 		}
-		re, err := regexp.Compile(expr)
-		if err != nil {
+		if _, err := regexp.Compile(expr); err != nil {
 			return fmt.Errorf("topics: reading the regular expression %q: %w", t, err)
 		}
-		names = append(names, re)
+		// The library searches a name; a subscription to a pattern in Kafka's own client matches all of it.
+		names = append(names, regexp.MustCompile("^(?:"+expr+")$"))
 		if found {
 			s.names = names
 		}
@@ -173,6 +173,7 @@ func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	s.cl, s.adm, s.a, s.end = cl, kadm.NewClient(cl), a, end
 	s.calls, s.endCalls = context.WithCancel(own)
 	close(s.opened)
+	s.set.sayIdle(s.t.log)
 	s.watching.Go(func() { s.watch(s.calls) })
 	return nil
 }

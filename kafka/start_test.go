@@ -2,10 +2,13 @@ package kafka_test
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -97,7 +100,7 @@ func TestAPartitionAddedLaterStartsAtItsEarliestRecord(t *testing.T) {
 
 func TestARegularExpressionFindsTopicsThatComeLater(t *testing.T) {
 	c, cl, _ := fake(t, 1)
-	r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Topics = []string{`/^wiki\./`, "in"} })
+	r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Topics = []string{`/wiki\..*/`, "in"} })
 	r.untilHeld(t, 1)
 	for _, topic := range []string{"wiki.a", "other"} {
 		if err := c.CreateTopic(topic, 1, nil); err != nil {
@@ -109,4 +112,45 @@ func TestARegularExpressionFindsTopicsThatComeLater(t *testing.T) {
 		t.Errorf("got a record of %q", got[0].Topic)
 	}
 	r.nothing(t, 300*time.Millisecond)
+}
+
+// So does a subscription to a pattern in Kafka's own client.
+func TestARegularExpressionMatchesTheWholeNameOfATopic(t *testing.T) {
+	topics := []string{"a.b", "a.b.error", "my.a.b", "c", "cc"}
+	for expr, want := range map[string][]string{
+		`/a\.b/`: {"a.b"}, `/a\.b|c/`: {"a.b", "c"}, `/.*a\.b/`: {"a.b", "my.a.b"}, `/^a\..*$/`: {"a.b", "a.b.error"}, `/(?i)A.B/`: {"a.b"},
+	} {
+		t.Run(expr, func(t *testing.T) {
+			c, _, _ := fake(t, 0, kfake.SeedTopics(1, topics...))
+			r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Topics = []string{expr} })
+			r.untilHeld(t, len(want))
+			for part := range r.held() {
+				if !slices.Contains(want, part.Topic) {
+					t.Errorf("reads %q, want %q", part.Topic, want)
+				}
+			}
+			eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
+		})
+	}
+	_, err := kafka.NewSource(kafka.SourceConfig{Connection: kafka.Connection{Brokers: []string{"h:1"}}, Topics: []string{"/a)(b/"}, Group: "g"}, nil)
+	if err == nil || !strings.Contains(err.Error(), `topics: reading the regular expression "/a)(b/"`) {
+		t.Errorf("NewSource = %v", err)
+	}
+}
+
+func TestAnExpressionThatNoTopicMatchesIsSaidOnceAndWaitedFor(t *testing.T) {
+	c, _, _ := fake(t, 1)
+	r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Topics = []string{"/i/"} })
+	eventually(t, "the source is unwell", func() bool {
+		err := r.src.Health()
+		return err != nil && strings.Contains(err.Error(), "no topic has a name that /i/ matches as a whole")
+	})
+	if err := c.CreateTopic("i", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.untilHeld(t, 1)
+	eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
+	if n := r.log.count(said); n != 1 {
+		t.Errorf("it was said %d times", n)
+	}
 }

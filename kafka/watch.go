@@ -46,7 +46,7 @@ func (s *Source) look(ctx context.Context) bool {
 			return true
 		}
 	}
-	s.t.note(trouble{kind: troubleTopic}, fmt.Errorf("no topic matches %s: create one, or correct topics", strings.Join(s.cfg.Topics, ", ")))
+	s.t.note(trouble{kind: troubleTopic}, fmt.Errorf("no topic has a name that %s matches as a whole: create one, or correct topics", strings.Join(s.cfg.Topics, ", ")))
 	return false
 }
 
