@@ -5,9 +5,9 @@ TOOL  = $(GO) tool -modfile=tools/go.mod
 
 # What `make test` does not run, named at its end.
 LEFT_OUT = fuzzing beyond the seeds (go test -fuzz NAME ./PACKAGE), more simulator seeds \
-	(go test ./test/sim -seeds N), benchmarks (make bench), suites against a real broker (test/, by tag)
+	(go test ./test/sim -seeds N), benchmarks (make bench), full-size jobs (make mainjob), suites against a real broker (test/, by tag)
 
-.PHONY: build demo test check check-format check-tidy check-generated lint vulncheck bench generate
+.PHONY: build demo test mainjob check check-format check-tidy check-generated lint vulncheck bench generate
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/enricher ./cmd/enricher
@@ -18,6 +18,10 @@ demo:
 test:
 	$(GO) test -race -shuffle=on ./...
 	@echo 'make test: passed. Left out: $(strip $(LEFT_OUT)).'
+
+# The scenarios of test/mainjob at full size: 100,000 events beside brokers, workers and kills in processes of their own.
+mainjob:
+	$(GO) test -count=1 -timeout 30m -v -run . ./test/mainjob -full
 
 check: check-format check-tidy check-generated lint test bench vulncheck
 

@@ -135,6 +135,20 @@ func idle(t *testing.T, b *broker, group, topic string) bool {
 	return sum(committed(t, b, group, topic)) == sum(ends(t, b, topic))
 }
 
+// owners returns how many members of the group have partitions.
+func owners(t *testing.T, b *broker) int {
+	t.Helper()
+	described, err := b.admin.DescribeGroups(t.Context(), group)
+	must(t, err)
+	n := 0
+	for _, m := range described[group].Members {
+		if assigned, ok := m.Assigned.AsConsumer(); ok && len(assigned.Topics) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func sum(offsets map[int32]int64) int64 {
 	var n int64
 	for _, o := range offsets {

@@ -3,6 +3,7 @@
 package mainjob_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -29,4 +30,146 @@ func TestEachEventIsEnrichedOnceAndInOrderOfItsKey(t *testing.T) {
 	t.Logf("enriched once: events=%d keys=%d %v committed=%d log_end=%d calls_at_once=%d took=%v events_per_second=%.0f",
 		size.events, size.keys, d, sum(committed(t, b, group, inputTopic)), sum(ends(t, b, inputTopic)),
 		a.mostAtOnce(), took.Round(time.Millisecond), float64(size.events)/took.Seconds())
+}
+
+func TestNothingIsLostOrRepeatedAcrossAStopInTheMiddle(t *testing.T) {
+	const shutdownTimeout = 30 * time.Second
+	size := scenarioSize()
+	b := startBroker(t, topics())
+	a := startAPI(t, 20*time.Millisecond)
+	events := load(t, b, size.events, size.keys)
+	stopped := startWorker(t, b, a, "shutdown_timeout="+shutdownTimeout.String(), size.limit())
+	waitFor(t, "a third is done", func() bool { return a.answers() >= size.events/3 })
+	stopped.terminate()
+	status, took := stopped.wait()
+	if status != 0 || took > shutdownTimeout {
+		t.Errorf("the stop ended with status %d after %v, want 0 within %v", status, took, shutdownTimeout)
+	}
+	atStop := sum(committed(t, b, group, inputTopic))
+	if atStop == 0 || atStop >= int64(size.events) {
+		t.Errorf("%d of %d events were committed at the stop, want it in the middle", atStop, size.events)
+	}
+	if n := count(t, b, outputTopic); int64(n) != atStop {
+		t.Errorf("there were %d outputs at the stop and %d committed events, want all that is finished to be committed", n, atStop)
+	}
+	startWorker(t, b, a)
+	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
+
+	d, _ := checkDelivered(t, b, events)
+	if d.repeated > 0 {
+		t.Errorf("%d outputs are repeated, want none after a stop that had time to finish", d.repeated)
+	}
+	t.Logf("stopped in the middle: events=%d %v status=%d took=%v committed_at_stop=%d calls_repeated=%d",
+		size.events, d, status, took.Round(time.Millisecond), atStop, repeatedCalls(a))
+}
+
+func TestAKilledWorkerRepeatsNoMoreThanWhatItHadNotCommitted(t *testing.T) {
+	size := scenarioSize()
+	limits := []int{size.events / 2}
+	if *full {
+		limits = []int{10_000, 500} // the default, and one that bounds more closely
+	}
+	for _, limit := range limits {
+		t.Run(fmt.Sprintf("at most %d in flight", limit), func(t *testing.T) {
+			b := startBroker(t, topics())
+			a := startAPI(t, 20*time.Millisecond)
+			events := load(t, b, size.events, size.keys)
+			killed := startWorker(t, b, a, fmt.Sprintf("limits.in_flight_events=%d", limit), size.commitInterval())
+			watch := watchCommits(killed)
+			waitFor(t, "a third is done, and something committed", func() bool {
+				return a.answers() >= size.events/3 && sum(committed(t, b, group, inputTopic)) > 0
+			})
+			killed.kill()
+			killed.wait()
+			last, atCommit := watch.stop()
+			offsets := committed(t, b, group, inputTopic)
+			startWorker(t, b, a)
+			waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
+
+			d, outputs := checkDelivered(t, b, events)
+			made := byOwner(outputs)[killed.name]
+			uncommitted := 0
+			for _, o := range made {
+				if from := events[o.id]; from.offset >= offsets[from.partition] {
+					uncommitted++
+				}
+			}
+			since := len(made) - int(atCommit.emitted)
+			if d.repeated > uncommitted {
+				t.Errorf("%d outputs are repeated, want at most the %d that stood behind the committed offsets", d.repeated, uncommitted)
+			}
+			if d.repeated > limit+since {
+				t.Errorf("%d outputs are repeated, want at most %d in flight and %d finished since the last commit", d.repeated, limit, since)
+			}
+			if calls := repeatedCalls(a); calls > uncommitted+limit {
+				t.Errorf("%d calls are repeated, want at most the %d whose outputs stood there and %d in flight", calls, uncommitted, limit)
+			}
+			t.Logf("killed in the middle: events=%d %v limit=%d in_flight_at_kill=%.0f finished_since_commit=%d "+
+				"outputs_behind_commit=%d committed_at_kill=%d calls_repeated=%d",
+				size.events, d, limit, last.inFlight, since, uncommitted, sum(offsets), repeatedCalls(a))
+		})
+	}
+}
+
+func TestThreeWorkersLoseNothingWhileOneIsKilledAndOneAdded(t *testing.T) {
+	size := scenarioSize()
+	workers := "workers=64"
+	if !*full {
+		workers = "workers=8" // slow enough that the group changes during the work
+	}
+	b := startBroker(t, topics())
+	a := startAPI(t, 20*time.Millisecond)
+	events := load(t, b, size.events, size.keys)
+	start := time.Now()
+	killed := startWorker(t, b, a, workers)
+	startWorker(t, b, a, workers)
+	startWorker(t, b, a, workers)
+	waitFor(t, "three workers share the partitions, and a quarter is done", func() bool {
+		return a.answers() >= size.events/4 && owners(t, b) == 3
+	})
+	killed.kill()
+	killed.wait()
+	waitFor(t, "half is done", func() bool { return a.answers() >= size.events/2 })
+	startWorker(t, b, a, workers)
+	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
+	took := time.Since(start)
+
+	d, outputs := checkDelivered(t, b, events)
+	of := byOwner(outputs)
+	shares := ""
+	for name, made := range of {
+		if own := deliveryOf(events, made); own.disordered > 0 {
+			t.Errorf("%s made %v, want its own outputs in the order of each key", name, own)
+		}
+		shares += fmt.Sprintf(" %s=%d", name, len(made))
+	}
+	if len(of) != 4 {
+		t.Errorf("outputs are of%s, want all four workers to have had a part", shares)
+	}
+	t.Logf("one of three killed, one added: events=%d %v repeated_after_kill=%d repeated_after_handover=%d took=%v outputs by owner:%s killed=%s",
+		size.events, d, repeatsAfter(outputs, killed.name, true), repeatsAfter(outputs, killed.name, false),
+		took.Round(time.Millisecond), shares, killed.name)
+}
+
+// repeatedCalls returns how many calls were made for events that had been asked for before.
+func repeatedCalls(a *api) int {
+	n := 0
+	for _, calls := range a.callsByID() {
+		n += calls - 1
+	}
+	return n
+}
+
+// repeatsAfter counts the outputs of events whose first output was of owner, or was not.
+func repeatsAfter(outputs []output, owner string, was bool) int {
+	first := map[int]string{}
+	n := 0
+	for _, o := range outputs {
+		if by, ok := first[o.id]; !ok {
+			first[o.id] = o.owner
+		} else if (by == owner) == was {
+			n++
+		}
+	}
+	return n
 }

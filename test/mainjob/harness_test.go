@@ -68,6 +68,19 @@ func scenarioSize() size {
 	return size{events: 4_000, keys: 400}
 }
 
+// limit is the setting that bounds what is in flight: the default, or so little that a small job has a middle.
+func (s size) limit() string {
+	return fmt.Sprintf("limits.in_flight_events=%d", min(10_000, s.events/8))
+}
+
+// commitInterval is the setting that makes commits come in a small job too.
+func (s size) commitInterval() string {
+	if *full {
+		return "commit_interval=1s"
+	}
+	return "commit_interval=100ms"
+}
+
 // waitFor polls until cond holds, and fails the test when patience is over.
 func waitFor(t *testing.T, what string, cond func() bool) {
 	t.Helper()
