@@ -17,7 +17,8 @@ type Env struct {
 	Workers int
 	// Logger carries the pipeline's and the item's name.
 	Logger *slog.Logger
-	// Metrics registers under the pipeline's own registry, with the label pipeline already set.
+	// Metrics registers under the pipeline's own registry, with the label pipeline already set. The items
+	// of a pipeline share it: where a function may be used twice, wrap it with a label of Name.
 	Metrics prometheus.Registerer
 	// HTTP is the client that all functions of the pipeline share: one connection pool sized to the
 	// workers. Its connections are never closed by one failing call.

@@ -41,9 +41,12 @@ type Attempter interface{ MaxAttempts() int }
 // constructor; an *OptionError points at one option.
 type Validator interface{ Validate() error }
 
-// OptionError points at one option. Option is its key, or keys joined by dots.
+// OptionError points at one option. Option is its key, or keys joined by dots; a key that is no plain name,
+// such as that of a map, stands as ["key"], and an element of a list as [0]. An UnmarshalYAML method may
+// return one for a part of what it reads.
 type OptionError struct {
 	Option string
+	Key    bool // it is the key itself that is wrong, not what stands under it
 	Err    error
 }
 
@@ -113,11 +116,17 @@ func (s Spec) Doc() string { return s.doc }
 // NewOptions returns a pointer to zero options, for the loader to fill.
 func (s Spec) NewOptions() any { return reflect.New(s.options).Interface() }
 
-// Build constructs the function. options is what NewOptions returned, filled.
-func (s Spec) Build(env Env, options any) (Built, error) {
+// Build constructs the function. options is what NewOptions returned, filled. A constructor that panics,
+// as prometheus does over a metric that is there already, has failed like any other.
+func (s Spec) Build(env Env, options any) (b Built, err error) {
 	if s.build == nil {
 		return Built{}, errors.New("building a function: the spec is empty, make it with functions.New")
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			b, err = Built{}, fmt.Errorf("the constructor panicked: %v", p)
+		}
+	}()
 	return s.build(env, options)
 }
 

@@ -61,12 +61,12 @@ type (
 	}
 )
 
-func abilityOf[T any](b functions.Built) (T, bool) {
-	var f any = b.Func
-	if b.Batch != nil {
-		f = b.Batch
+func abilityOf[T any](f event.Func, batch event.BatchFunc) (T, bool) {
+	var of any = f
+	if batch != nil {
+		of = batch
 	}
-	t, ok := f.(T)
+	t, ok := of.(T)
 	return t, ok
 }
 
@@ -129,6 +129,15 @@ func (a *assembly) close() error {
 }
 
 func (a *assembly) stream() (*streammanager.Stream, error) {
+	steps, err := a.steps()
+	if err != nil {
+		return nil, err
+	}
+	return a.streamOf(steps)
+}
+
+// streamOf puts the parts together, the functions being made.
+func (a *assembly) streamOf(steps []streammanager.Step) (*streammanager.Stream, error) {
 	cfg := &a.p.cfg
 	b := streammanager.New(streammanager.Config{
 		Name: cfg.Name, Workers: cfg.Workers, Order: streammanager.Order(cfg.Order),
@@ -144,9 +153,7 @@ func (a *assembly) stream() (*streammanager.Stream, error) {
 		return nil, err
 	}
 	a.choose(b)
-	if err := a.steps(b); err != nil {
-		return nil, err
-	}
+	b.Process(steps...)
 	if a.reads {
 		b.Reads(event.NewPaths(a.paths...))
 	}
@@ -239,20 +246,27 @@ func (a *assembly) expr(r reader) {
 	}
 }
 
-func (a *assembly) steps(b *streammanager.Builder) error {
-	if len(a.p.cfg.Process) == 0 {
-		return nil
-	}
+// client makes what the functions share to call others.
+func (a *assembly) client() *asynchttp.Client {
 	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: a.p.cfg.Workers, Metrics: a.metrics, Transport: a.deps.Transport})
 	a.closers = append(a.closers, func(context.Context) error { client.Close(); return nil })
+	return client
+}
+
+func (a *assembly) steps() ([]streammanager.Step, error) {
+	if len(a.p.cfg.Process) == 0 {
+		return nil, nil
+	}
+	client := a.client()
+	var steps []streammanager.Step
 	for i := range a.p.cfg.Process {
 		st, err := a.step(&a.p.cfg.Process[i], client)
 		if err != nil {
-			return fmt.Errorf("making %s: %w", a.p.cfg.Process[i].place(), err)
+			return nil, fmt.Errorf("making %s: %w", a.p.cfg.Process[i].place(), err)
 		}
-		b.Process(st)
+		steps = append(steps, st)
 	}
-	return nil
+	return steps, nil
 }
 
 func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step, error) {
@@ -271,10 +285,10 @@ func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step,
 	if err != nil {
 		return streammanager.Step{}, err
 	}
-	if f, ok := abilityOf[closer](built); ok {
+	if f, ok := abilityOf[closer](built.Func, built.Batch); ok {
 		a.closers = append(a.closers, f.Close)
 	}
-	if r, ok := abilityOf[reader](built); ok {
+	if r, ok := abilityOf[reader](built.Func, built.Batch); ok {
 		a.expr(r)
 	} else {
 		a.templates(reflect.ValueOf(it.options).Elem())
@@ -283,7 +297,7 @@ func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step,
 		Name: it.label(), Func: built.Func, Batch: built.Batch, Timeout: it.Timeout.Duration(),
 		Attempts: built.Attempts, Inline: built.Inline,
 	}
-	if t, ok := abilityOf[callTimer](built); ok {
+	if t, ok := abilityOf[callTimer](built.Func, built.Batch); ok {
 		st.Timeout = t.CallTimeout()
 	}
 	if !it.When.IsZero() {

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -9,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/a0c75104/enricher/functions"
-	"github.com/a0c75104/enricher/functions/asynchttp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/a0c75104/enricher/streammanager"
 )
 
 // checker finds what no single key can tell.
@@ -30,8 +30,14 @@ func (c *checker) check() {
 	c.oneOf("sink", cfg.Sink.Kafka != nil, cfg.Sink.File != nil)
 	c.errors()
 	c.window()
-	c.items()
-	c.ends()
+	// The parts are made as for a run, with nothing behind them, to see what they find fault with.
+	a := &assembly{p: &Pipeline{cfg: *cfg}, log: slog.New(slog.DiscardHandler), dry: true}
+	a.deps = Deps{Logger: a.log, Metrics: prometheus.NewRegistry(), Transport: offline{}}
+	a.metrics = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": cfg.Name}, a.deps.Metrics)
+	defer func() { _ = a.close() }() // nothing was processed: there is nothing to lose
+	steps := c.items(a)
+	c.ends(a)
+	c.stream(a, steps)
 	c.loops()
 	if _, _, err := net.SplitHostPort(cfg.Gateway.Listen); err != nil && !c.fault("gateway") {
 		c.problem("gateway.listen", "%q is no host:port", cfg.Gateway.Listen)
@@ -81,6 +87,8 @@ func (c *checker) window() {
 		c.problem("window", "says not when to close: give count, bytes or timeout, or leave window out")
 	case w.Timeout == 0 && (w.Count > 1 || w.Bytes > 0):
 		c.problem("window", "needs a timeout: a window that does not fill would wait for ever")
+	case w.Timeout == 0 && w.Eager:
+		c.problem("window.eager", "needs a timeout: without one each event is a window of its own")
 	}
 	if w.Count > l.InFlightEvents {
 		c.problem("window.count", "%d can never fill within limits.in_flight_events %d", w.Count, l.InFlightEvents)
@@ -93,7 +101,10 @@ func (c *checker) window() {
 	}
 }
 
-func (c *checker) items() {
+// items makes the functions.
+func (c *checker) items(a *assembly) []streammanager.Step {
+	client := a.client()
+	var steps []streammanager.Step
 	labels := map[string]string{}
 	for i := range c.cfg.Process {
 		it := &c.cfg.Process[i]
@@ -107,29 +118,30 @@ func (c *checker) items() {
 		if c.fault(it.place()) {
 			continue
 		}
-		c.construct(it)
+		st, err := a.step(it, client)
+		if err != nil {
+			c.optionProblem(it.place(), err)
+			continue
+		}
+		steps = append(steps, st)
+		if _, own := abilityOf[callTimer](st.Func, st.Batch); own && !it.Timeout.IsZero() {
+			c.problem(join(it.path, "timeout"), "%s bounds its own calls: write its timeout under %s:", it.spec.Name(), it.spec.Name())
+		}
+		if st.Batch != nil && st.Inline {
+			c.problem(it.place(), "takes the events of a window together, and promises that it never waits: it cannot do both")
+		}
 	}
+	return steps
 }
 
-// construct builds a function to see whether its constructor finds fault with the options, and lets it go.
-func (c *checker) construct(it *item) {
-	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: 1, Transport: offline{}})
-	defer client.Close()
-	env := functions.Env{
-		Name: it.label(), Pipeline: c.cfg.Name, Workers: max(c.cfg.Workers, 1),
-		Logger: slog.New(slog.DiscardHandler), Metrics: discard{}, HTTP: client.HTTP(),
-	}
-	built, err := it.spec.Build(env, it.options)
-	if err != nil {
-		c.optionProblem(it.place(), err)
+// stream finds what only the whole can tell. Nothing is left for it while the rules above are complete;
+// it holds validate to finding all that run would.
+func (c *checker) stream(a *assembly, steps []streammanager.Step) {
+	if len(c.problems) > 0 || c.unset {
 		return
 	}
-	if _, own := abilityOf[callTimer](built); own && !it.Timeout.IsZero() {
-		c.problem(join(it.path, "timeout"), "%s bounds its own calls: write its timeout under %s:", it.spec.Name(), it.spec.Name())
-	}
-	if f, ok := abilityOf[closer](built); ok {
-		_ = f.Close(context.Background()) // nothing was processed: there is nothing to lose
-	}
+	_, err := a.streamOf(steps)
+	c.client("", err)
 }
 
 // offline answers no request: while a file is checked no socket is opened.

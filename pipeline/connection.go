@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -107,10 +106,9 @@ func (c *checker) block(path string, conn connection, side kafka.Side) bool {
 }
 
 // ends checks the connections, and then makes each client, unopened, to see what it finds fault with.
-func (c *checker) ends() {
+func (c *checker) ends(a *assembly) {
 	c.connection("kafka", c.cfg.Kafka)
 	c.checkOptions("kafka", c.cfg.Kafka, kafka.SourceSide, kafka.SinkSide)
-	a := &assembly{p: &Pipeline{cfg: *c.cfg}, log: slog.New(slog.DiscardHandler), dry: true}
 	if k := c.cfg.Source.Kafka; k != nil && c.block("source.kafka", k.connection, kafka.SourceSide) {
 		_, err := a.kafkaSource(k)
 		c.client("source.kafka", err)

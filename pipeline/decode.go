@@ -277,7 +277,11 @@ func (d *decoder) optionProblem(path string, err error) {
 		return
 	}
 	if o, ok := errors.AsType[*functions.OptionError](err); ok {
-		path, err = path+"."+o.Option, o.Err
+		path, err = d.option(path, o.Option), o.Err
+		if k := d.keys[path]; k != nil && o.Key {
+			d.at(k, -1, path, "%v", err)
+			return
+		}
 	}
 	n := d.values[path]
 	if s, ok := errors.AsType[*jq.SyntaxError](err); ok && n != nil {
@@ -286,6 +290,22 @@ func (d *decoder) optionProblem(path string, err error) {
 	}
 	d.problem(path, "%v", err)
 }
+
+// option is the path of the option below path that an OptionError names. A plain name in brackets is one
+// that join writes behind a dot.
+func (d *decoder) option(path, option string) string {
+	outer, key, ok := strings.Cut(option, `["`)
+	if key, last := strings.CutSuffix(key, `"]`); ok && last && plainKey.MatchString(key) {
+		option = join(outer, key)
+	}
+	if strings.HasPrefix(option, "[") {
+		return path + option
+	}
+	return path + "." + option
+}
+
+// errReplaced stands for an error whose text could show a value from outside the file.
+var errReplaced = errors.New("with its ${…} replaced this is not valid")
 
 // unmarshal hands the node to a type that reads its YAML itself.
 func (d *decoder) unmarshal(n *node, u yaml.Unmarshaler, path string) {
@@ -296,8 +316,17 @@ func (d *decoder) unmarshal(n *node, u yaml.Unmarshaler, path string) {
 	if err == nil {
 		return
 	}
+	if o, ok := errors.AsType[*functions.OptionError](err); ok {
+		if part := d.values[d.option(path, o.Option)]; part != nil {
+			if !o.Key && part.anyReplaced() {
+				err = &functions.OptionError{Option: o.Option, Err: errReplaced}
+			}
+			d.optionProblem(path, err)
+			return
+		}
+	}
 	if n.anyReplaced() {
-		err = errors.New("with its ${…} replaced this is not valid")
+		err = errReplaced
 	}
 	if n.kind == yaml.ScalarNode {
 		if s, ok := errors.AsType[*jq.SyntaxError](err); ok {

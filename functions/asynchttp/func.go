@@ -34,6 +34,25 @@ var (
 // ReadOnly implements event.ReadOnly.
 func (f *Func) ReadOnly() {}
 
+// Paths returns the plain paths of the value that the function reads or sets.
+func (f *Func) Paths() []event.Path {
+	paths := f.o.URL.Paths()
+	for _, t := range f.o.Headers {
+		paths = append(paths, t.Paths()...)
+	}
+	if !f.o.Body.IsZero() {
+		paths = append(paths, f.o.Body.Paths()...)
+	}
+	for _, t := range f.o.Into.Targets {
+		paths = append(paths, t.Path.Path)
+	}
+	return paths
+}
+
+// ReadsValue reports that the function needs a value that is JSON, since its answer goes into it: without
+// this an API would be called for an event that can take no answer.
+func (f *Func) ReadsValue() bool { return true }
+
 // MaxAttempts says that the function bounds its attempts itself.
 func (f *Func) MaxAttempts() int { return -1 }
 

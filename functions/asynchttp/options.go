@@ -70,18 +70,21 @@ func (i *Into) UnmarshalYAML(n *yaml.Node) error {
 	seen := map[string]bool{}
 	for k := 0; k+1 < len(n.Content); k += 2 {
 		key, value := n.Content[k], n.Content[k+1]
-		if key.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode {
-			return fmt.Errorf("line %d: want a path and jq of the answer", key.Line)
+		wrong := func(inKey bool, err error) error {
+			return &functions.OptionError{Option: element(key.Value), Key: inKey, Err: err}
 		}
 		var t Target
 		if err := t.Path.UnmarshalText([]byte(key.Value)); err != nil {
-			return fmt.Errorf("line %d: %w", key.Line, err)
+			return wrong(true, err)
+		}
+		if value.Kind != yaml.ScalarNode {
+			return wrong(false, errors.New("want jq of the answer"))
 		}
 		if err := t.Value.UnmarshalText([]byte(value.Value)); err != nil {
-			return fmt.Errorf("%s: %w", key.Value, err)
+			return wrong(false, err)
 		}
 		if seen[t.Path.Path.String()] {
-			return fmt.Errorf("line %d: %s is set twice", key.Line, key.Value)
+			return wrong(true, errors.New("is set twice"))
 		}
 		seen[t.Path.Path.String()] = true
 		i.Targets = append(i.Targets, t)
@@ -91,6 +94,9 @@ func (i *Into) UnmarshalYAML(n *yaml.Node) error {
 	}
 	return nil
 }
+
+// element names one key of a map as OptionError does.
+func element(key string) string { return fmt.Sprintf("[%q]", key) }
 
 var _ functions.Validator = Options{}
 
@@ -103,7 +109,7 @@ func (o Options) Validate() error {
 	o.checkURL(wrong)
 	for name := range o.Headers {
 		if err := checkHeaderName(name); err != nil {
-			wrong("headers", "%w", err)
+			errs = append(errs, &functions.OptionError{Option: "headers" + element(name), Key: true, Err: err})
 		}
 	}
 	if o.Into.IsZero() {
@@ -149,9 +155,9 @@ func (o Options) checkURL(wrong func(option, format string, args ...any)) {
 	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 {
 		wrong("allow_hosts", "the host of url comes from the event: name the hosts that may be called")
 	}
-	for _, text := range o.AllowHosts {
+	for i, text := range o.AllowHosts {
 		if _, err := parsePattern(text); err != nil {
-			wrong("allow_hosts", "%w", err)
+			wrong(fmt.Sprintf("allow_hosts[%d]", i), "%w", err)
 		}
 	}
 }
