@@ -41,11 +41,12 @@ func newMemSource(bounded bool) *memSource {
 }
 
 // add appends a record; its key and value are text, "-" is null.
-func (s *memSource) add(partition int32, key, value string) {
+func (s *memSource) add(partition int32, key, value string) { s.addTo(tp{"in", partition}, key, value) }
+
+func (s *memSource) addTo(at tp, key, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := tp{"in", partition}
-	rec := streammanager.Record{Topic: "in", Partition: partition, Offset: int64(len(s.logs[at])), Timestamp: time.Now()}
+	rec := streammanager.Record{Topic: at.Topic, Partition: at.Partition, Offset: int64(len(s.logs[at])), Timestamp: time.Now()}
 	if key != "-" {
 		rec.Key = []byte(key)
 	}
@@ -183,6 +184,12 @@ func (s *memSource) Resume(tps ...tp) {
 }
 
 func (s *memSource) Close() {}
+
+func (s *memSource) isPaused(partition int32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paused[tp{"in", partition}]
+}
 
 func (s *memSource) offset(partition int32) int64 {
 	s.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -157,5 +158,72 @@ func TestABatchFuncGetsTheEventsThatReachedIt(t *testing.T) {
 		}
 		equal(t, "outputs", h.sink.values(), []string{"0", "1", "3", "2", "4"})
 		equal(t, "errors", h.errs.values(), []string{"5"})
+	})
+}
+
+func TestAKeyInTwoTopicsIsOneLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var atWork, most atomic.Int32
+		h := newHarness(t, true, streammanager.Config{Order: streammanager.OrderKeySerial}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				most.Store(max(most.Load(), atWork.Add(1)))
+				time.Sleep(time.Second)
+				atWork.Add(-1)
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for i := range 10 {
+			h.src.addTo(tp{"one", 0}, "same", fmt.Sprint("one", i))
+			h.src.addTo(tp{"two", 0}, "same", fmt.Sprint("two", i))
+		}
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := most.Load(); n != 1 {
+			t.Errorf("%d calls for one key at once, want 1", n)
+		}
+		if n := len(h.sink.values()); n != 20 {
+			t.Errorf("%d outputs, want 20", n)
+		}
+		if n := strings.Count(h.log.String(), "one key on two partitions"); n > 1 {
+			t.Errorf("said %d times that a key is on two partitions, want at most once", n)
+		}
+	})
+}
+
+func TestEventsWithoutAKeyShareAWindowAndWaitForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var sizes []int
+		h := newHarness(t, true, streammanager.Config{Workers: 8}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 5, Timeout: time.Second})
+			b.Process(streammanager.Step{Name: "batch", Batch: event.BatchFuncOf(func(_ context.Context, evs []*event.Event) []event.Result {
+				mu.Lock()
+				sizes = append(sizes, len(evs))
+				mu.Unlock()
+				time.Sleep(time.Second)
+				out := make([]event.Result, len(evs))
+				for i, ev := range evs {
+					out[i].Events = []*event.Event{ev}
+				}
+				return out
+			})})
+		})
+		for i := range 20 {
+			h.src.add(0, "-", fmt.Sprint(i))
+		}
+		from := time.Now()
+		if err := h.stream.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(from); took != time.Second {
+			t.Errorf("4 batches took %v, want 1s: they do not wait for each other", took)
+		}
+		if !slices.Equal(sizes, []int{5, 5, 5, 5}) {
+			t.Errorf("batches of %v, want 4 of 5", sizes)
+		}
+		if n := len(h.sink.values()); n != 20 {
+			t.Errorf("%d outputs, want 20", n)
+		}
 	})
 }

@@ -3,6 +3,7 @@ package streammanager_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,10 @@ func TestErrorsBecomeErrorEvents(t *testing.T) {
 		{
 			name: "a panic", typ: "panic", tries: "1",
 			fn: func(context.Context, *event.Event) ([]*event.Event, error) { panic("boom") },
+		},
+		{
+			name: "a call that ends its goroutine", typ: "panic", tries: "1",
+			fn: func(context.Context, *event.Event) ([]*event.Event, error) { runtime.Goexit(); return nil, nil },
 		},
 		{
 			name: "a call that honours its deadline", typ: "timeout", tries: "1",
@@ -180,4 +185,29 @@ func TestDerivedEventsLeaveTogetherOrNotAtAll(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The end of the stream's context is no fault of the events whose calls it ends.
+func TestAStopMakesNoErrorEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 5 * time.Second}, func(b *streammanager.Builder) {
+			b.Process(try(func(ctx context.Context, _ *event.Event) ([]*event.Event, error) {
+				<-ctx.Done()
+				return nil, fmt.Errorf("asking the API: %w", ctx.Err())
+			}))
+		})
+		for i := range 10 {
+			h.src.add(0, fmt.Sprint(i), fmt.Sprint(i))
+		}
+		stop := h.start(t)
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		equal(t, "errors", h.errs.values(), nil)
+		equal(t, "outputs", h.sink.values(), nil)
+		if got := h.src.offset(0); got != 0 {
+			t.Errorf("committed %d, want 0: all will be read again", got)
+		}
+	})
 }

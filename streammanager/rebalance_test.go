@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,11 +43,17 @@ func TestRevokeWaitsForRunningWorkAndDropsTheRest(t *testing.T) {
 		if int64(done) != committed {
 			t.Errorf("%d outputs of the revoked partition and offset %d committed, want as many", done, committed)
 		}
+		if done != 2 {
+			t.Errorf("%d events of the revoked partition were finished, want the 2 that were in a call", done)
+		}
 		time.Sleep(time.Minute)
-		for _, v := range h.sink.values()[done:] {
-			if strings.HasPrefix(v, "a") && int64(done) == committed && !slices.Contains(h.sink.values()[:done+2], v) {
-				t.Errorf("output %q after the revoke", v)
+		for _, v := range h.sink.values() {
+			if strings.HasPrefix(v, "a") {
+				done--
 			}
+		}
+		if done != 0 {
+			t.Errorf("%d outputs of the revoked partition after the revoke, want none", -done)
 		}
 		h.src.assign(tp{"in", 0})
 		time.Sleep(time.Minute)
@@ -124,6 +131,126 @@ func TestAFailedSinkTakesTheStreamBackToItsOffsets(t *testing.T) {
 		}
 		if got := h.src.offset(0); got != 21 {
 			t.Errorf("committed %d, want 21", got)
+		}
+	})
+}
+
+func TestAPausedPartitionThatWasTakenAwayIsReadWhenItComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Bool
+		h := newHarness(t, false, streammanager.Config{Limits: streammanager.Limits{InFlightEvents: 40}}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if held.Load() && string(ev.Key()) == "held" {
+					return nil, event.Hold(errTest, time.Now().Add(time.Second))
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		held.Store(true)
+		for i := range 200 {
+			h.src.add(0, "held", fmt.Sprint("a", i))
+			h.src.add(1, fmt.Sprint(i), fmt.Sprint("b", i))
+			h.src.add(2, fmt.Sprint(i), fmt.Sprint("c", i))
+		}
+		stop := h.start(t)
+		time.Sleep(time.Minute)
+		if !h.src.isPaused(0) {
+			t.Fatal("the partition that fills the limit is not paused: this test needs it so")
+		}
+		h.src.lose(tp{"in", 0})
+		held.Store(false)
+		h.src.assign(tp{"in", 0})
+		time.Sleep(time.Minute)
+		if h.src.isPaused(0) || h.src.offset(0) != 200 {
+			t.Errorf("paused: %v, committed %d of 200", h.src.isPaused(0), h.src.offset(0))
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A counter that is not lowered for what a rebalance takes away stops the polling in the end.
+func TestInFlightReturnsToZeroAfterManyRebalances(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{Workers: 4, Limits: streammanager.Limits{InFlightEvents: 50}}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				time.Sleep(700 * time.Millisecond)
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for i := range 1000 {
+			h.src.add(int32(i%4), fmt.Sprint(i%7), fmt.Sprint(i))
+		}
+		stop := h.start(t)
+		for i := range 200 {
+			at := tp{"in", int32(i % 4)}
+			time.Sleep(300 * time.Millisecond)
+			if i%3 == 0 {
+				h.src.lose(at)
+			} else {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				h.src.revoke(ctx, at)
+				cancel()
+			}
+			h.src.assign(at)
+		}
+		time.Sleep(10 * time.Minute)
+		if st := h.stream.Status(); st.InFlightEvents != 0 || st.InFlightBytes != 0 {
+			t.Errorf("in flight when idle: %d events, %d bytes", st.InFlightEvents, st.InFlightBytes)
+		}
+		for p := range int32(4) {
+			if got := h.src.offset(p); got != 250 {
+				t.Errorf("partition %d: committed %d, want 250", p, got)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAStopEndsInTimeWhilePartitionsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 5 * time.Second}, func(b *streammanager.Builder) {
+			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+				select {
+				case <-time.After(20 * time.Second):
+				case <-ctx.Done():
+				}
+				return []*event.Event{ev}, ctx.Err()
+			}))
+		})
+		for i := range 300 {
+			h.src.add(int32(i%3), fmt.Sprint(i), fmt.Sprint(i))
+		}
+		stop := h.start(t)
+		churn, cancel := context.WithCancel(context.Background())
+		var changes sync.WaitGroup
+		changes.Go(func() {
+			for i := 0; churn.Err() == nil; i++ {
+				at := tp{"in", int32(i % 3)}
+				ctx, done := context.WithTimeout(churn, time.Second)
+				h.src.revoke(ctx, at)
+				done()
+				time.Sleep(100 * time.Millisecond)
+				if churn.Err() == nil {
+					h.src.assign(at)
+				}
+			}
+		})
+		time.Sleep(3 * time.Second)
+		from := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(from); took > 6*time.Second {
+			t.Errorf("the stop took %v, want the shutdown timeout of 5s", took)
+		}
+		cancel()
+		changes.Wait()
+		if n := len(h.errs.values()); n != 0 {
+			t.Errorf("the stop made %d error events", n)
 		}
 	})
 }
