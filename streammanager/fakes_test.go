@@ -86,8 +86,7 @@ func (s *memSource) assign(tps ...tp) {
 	s.a.Assigned(starts)
 	s.mu.Lock()
 	for at, off := range starts {
-		s.next[at] = off
-		delete(s.paused, at)
+		s.next[at] = off // a pause outlives the assignment, as in the Kafka client
 	}
 	s.mu.Unlock()
 	s.kick()

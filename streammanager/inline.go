@@ -47,7 +47,7 @@ func (l *loop) returnedInline(c *call) {
 		case !p.live.Load() || !r.done():
 			l.inlineUnfinished(u)
 			continue
-		case r.err != nil && (l.endedByStream(r.err) || l.fatalInline(u, r)):
+		case r.err != nil && l.fatalInline(u, r):
 			l.inlineUnfinished(u)
 			continue
 		case r.err != nil:

@@ -1,7 +1,6 @@
 package streammanager
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -169,10 +168,6 @@ func (l *loop) applyError(f *flow, r *result) (time.Time, bool) {
 		f.ev, f.step, f.state = r.ev, r.step, flowWaiting
 		return at, true
 	}
-	if l.endedByStream(r.err) {
-		l.giveUp(f)
-		return time.Time{}, false
-	}
 	attempts, status := 0, 0
 	if f.attempts != nil {
 		attempts, status = f.attempts.Number(), f.attempts.LastStatus()
@@ -180,11 +175,6 @@ func (l *loop) applyError(f *flow, r *result) (time.Time, bool) {
 	u.failure = l.s.failure(u, r.err, name, attempts, status)
 	l.giveUp(f)
 	return time.Time{}, false
-}
-
-// endedByStream reports whether an error is the end of the stream's own context and not the call's.
-func (l *loop) endedByStream(err error) bool {
-	return l.s.callCtx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
 // giveUp ends a flow without output. Its unit failed, or becomes unfinished when its calls are back.
