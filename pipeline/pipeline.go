@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/asynchttp"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -42,23 +43,37 @@ func (p *Pipeline) Bounded() bool { return p.cfg.Source.File != nil }
 // WorstCase is the memory that the events of a pipeline may take, in bytes.
 type WorstCase struct {
 	InFlight  int64 // limits.in_flight_bytes
-	Source    int64 // fetched and not yet read
+	Source    int64 // fetched and not yet read, as it came over the network
 	Sink      int64 // buffered by the client
 	ErrorSink int64 // buffered by the client
+
+	// Workers calls may each be reading an answer of Answer bytes, which no limit counts yet. Answer is
+	// the largest max_response, 0 where nothing is called.
+	Workers int
+	Answer  int64
 }
 
-// Total returns the sum.
+// Total returns the sum of the limit and the buffers.
 func (w WorstCase) Total() int64 { return w.InFlight + w.Source + w.Sink + w.ErrorSink }
 
 func (w WorstCase) String() string {
 	s := func(n int64) string { return functions.Size(n).String() }
-	return fmt.Sprintf("%.1f MiB: %s in flight, %s fetched, %s in the sink, %s in the error sink; one event larger than the limit is admitted alone",
+	text := fmt.Sprintf("%.1f MiB: %s in flight, %s fetched, %s in the sink, %s in the error sink; one event larger than the limit is admitted alone",
 		float64(w.Total())/(1<<20), s(w.InFlight), s(w.Source), s(w.Sink), s(w.ErrorSink))
+	if w.Answer > 0 {
+		text += fmt.Sprintf("; and answers, while they are read: %d workers, each %s (max_response)", w.Workers, s(w.Answer))
+	}
+	return text
 }
 
 // WorstCaseBytes returns what the events of the pipeline may take in memory at most.
 func (p *Pipeline) WorstCaseBytes() (WorstCase, error) {
-	w := WorstCase{InFlight: p.cfg.Limits.InFlightBytes.Bytes()}
+	w := WorstCase{InFlight: p.cfg.Limits.InFlightBytes.Bytes(), Workers: p.cfg.Workers}
+	for _, it := range p.cfg.Process {
+		if o, ok := it.options.(*asynchttp.Options); ok {
+			w.Answer = max(w.Answer, o.MaxResponse.Bytes())
+		}
+	}
 	if p.unset {
 		return w, errors.New("summing up the buffers: the pipeline was loaded although variables are not set")
 	}
