@@ -105,9 +105,8 @@ type Failure struct {
 // ErrorFormat makes the record of an error event. It runs on a worker or in the emitter.
 type ErrorFormat func(f *Failure) (*event.Event, error)
 
-// Builder gathers the parts of a stream; Build checks them all.
-type Builder struct {
-	cfg         Config
+// parts is what a user gives of a stream beside its Config.
+type parts struct {
 	source      Source
 	sink        Sink
 	errorSink   Sink
@@ -116,8 +115,14 @@ type Builder struct {
 	partitionBy func(ctx context.Context, ev *event.Event) (Key, error)
 	by          func(ctx context.Context, ev *event.Event) (string, error)
 	window      window.Config
-	steps       []Step
 	paths       *event.Paths
+}
+
+// Builder gathers the parts of a stream; Build checks them all.
+type Builder struct {
+	parts
+	cfg   Config
+	steps []Step
 }
 
 // New starts a stream.
@@ -172,9 +177,7 @@ func (b *Builder) Build() (*Stream, error) {
 		return nil, errors.Join(problems...)
 	}
 	s := &Stream{
-		cfg: cfg, log: cfg.Logger.With("pipeline", cfg.Name),
-		source: b.source, sink: b.sink, errorSink: b.errorSink, errorFormat: b.errorFormat,
-		filter: b.filter, partitionBy: b.partitionBy, by: b.by, window: b.window, paths: b.paths,
+		parts: b.parts, cfg: cfg, log: cfg.Logger.With("pipeline", cfg.Name),
 		assigned: newAssignment(), control: newMailbox[func(*loop)](), completions: newMailbox[completion](),
 		emissions: newMailbox[emission](), commits: newMailbox[commitRequest](),
 		grants: make(chan grant, 1), readings: make(chan reading, 1), stopped: make(chan struct{}),

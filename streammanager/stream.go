@@ -14,7 +14,6 @@ import (
 	"github.com/alitto/pond/v2"
 
 	"github.com/a0c75104/enricher/event"
-	"github.com/a0c75104/enricher/window"
 )
 
 // step is a Step with what was found out about it once.
@@ -25,19 +24,11 @@ type step struct {
 
 // Stream is a built stream. It runs once.
 type Stream struct {
-	cfg         Config
-	log         *slog.Logger
-	source      Source
-	sink        Sink
-	errorSink   Sink
-	errorFormat ErrorFormat
-	filter      func(ctx context.Context, ev *event.Event) (bool, error)
-	partitionBy func(ctx context.Context, ev *event.Event) (Key, error)
-	by          func(ctx context.Context, ev *event.Event) (string, error)
-	window      window.Config
-	steps       []step
-	paths       *event.Paths
-	inline      bool // a chain without calls
+	parts
+	cfg    Config
+	log    *slog.Logger
+	steps  []step
+	inline bool // a chain without calls
 
 	// Abilities of the ends; nil where they lack them.
 	committer     Committer
@@ -92,12 +83,12 @@ func (s *Stream) Run(ctx context.Context) error {
 	if err := s.open(hard); err != nil {
 		return err
 	}
-	var parts sync.WaitGroup
-	parts.Go(func() { (&reader{s: s}).run(hard, s.grants) })
+	var running sync.WaitGroup
+	running.Go(func() { (&reader{s: s}).run(hard, s.grants) })
 	emitCtx, cancelEmit := context.WithCancel(hard)
 	defer cancelEmit()
-	parts.Go(func() { s.emitter.run(emitCtx, s.emissions) })
-	parts.Go(func() { committer{s}.run(hard, s.commits) })
+	running.Go(func() { s.emitter.run(emitCtx, s.emissions) })
+	running.Go(func() { committer{s}.run(hard, s.commits) })
 
 	l, err := newLoop(s)
 	if err == nil {
@@ -115,7 +106,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	defer cancel()
 	err = errors.Join(err, s.close(last, l))
 	cancelHard()
-	parts.Wait()
+	running.Wait()
 	s.awaitCalls()
 	return err
 }
