@@ -24,12 +24,15 @@ func TestRevokeWaitsForRunningWorkAndDropsTheRest(t *testing.T) {
 				return []*event.Event{ev}, nil
 			}))
 		})
+		h.src.logs[tp{"in", 1}] = nil // assigned too
 		for i := range 6 {
 			h.src.add(0, fmt.Sprint("a", i), fmt.Sprint("a", i))
-			h.src.add(1, fmt.Sprint("b", i), fmt.Sprint("b", i))
 		}
 		stop := h.start(t)
 		time.Sleep(time.Second)
+		for i := range 6 {
+			h.src.add(1, fmt.Sprint("b", i), fmt.Sprint("b", i))
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		h.src.revoke(ctx, tp{"in", 0})
 		cancel()
