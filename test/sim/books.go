@@ -24,6 +24,8 @@ type books struct {
 	skipped map[string]time.Time       // by class of window: when one was last held that skips the first function
 	running map[*running]struct{}
 	closedN func(window.Reason) float64 // windows closed so far by the worker's own metrics
+	// culprits are the events for which the stream was to end.
+	culprits map[ID]bool
 }
 
 // owned is a partition in one epoch.
@@ -40,6 +42,8 @@ type holding struct {
 	acks   int
 	drops  int
 	called bool
+	stops  bool      // the stream must end before it is finished
+	shared []outcome // what calls for others have made of it
 }
 
 // running is a call in progress.
@@ -47,12 +51,14 @@ type running struct {
 	step  int
 	ids   []ID
 	began time.Time
+	held  map[ID]*holding // when it began
 }
 
 func newBooks(l *Ledger, name string) *books {
 	return &books{
 		l: l, name: name, parts: map[int32]*owned{}, ended: map[int32]time.Time{}, held: map[ID]*holding{},
-		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{}, skipped: map[string]time.Time{},
+		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{},
+		skipped: map[string]time.Time{}, culprits: map[ID]bool{},
 		closedN: func(window.Reason) float64 { return 0 },
 	}
 }
@@ -126,11 +132,11 @@ func (b *books) rewound(partition int32, to int64) {
 // read notes a record that the source delivered.
 func (b *books) read(id ID) {
 	o, in := b.parts[id.Partition], b.l.plan.byID[id]
-	if o == nil || o.revoking || id.Offset != o.next || b.dead {
+	if o == nil || o.revoking || id.Offset < o.next || id.Offset > b.l.after(id.Partition, o.next) || b.dead {
 		b.l.note("%s read %v out of turn", b.name, id)
 		return // from before a change of the assignment; the stream must not use it
 	}
-	o.next++
+	o.next = id.Offset + 1
 	b.l.delivered[id]++
 	b.l.note("%s read %v: %v", b.name, id, in)
 	want := b.l.plan.expect(in)
@@ -222,7 +228,12 @@ func (b *books) sending(id ID, failed bool) *holding {
 		return nil
 	}
 	b.l.note("%s sends %v (error %v)", b.name, id, failed)
-	if want := h.want; failed != want.failed() && !(h.in.poison && !failed) {
+	switch want := h.want; {
+	case h.stops:
+		b.l.breach("%s sends %v, for which it was to stop", b.name, id)
+	case len(h.shared) > 0 && !failed:
+		b.l.breach("%s sends %v, whose call ended with %+v", b.name, id, h.shared)
+	case len(h.shared) == 0 && failed != want.failed() && !(h.in.poison && !failed):
 		b.l.breach("%s sends %v as error=%v, want %+v", b.name, id, failed, want)
 	}
 	b.barriers(id, h)

@@ -15,7 +15,10 @@ const grace = 2 * time.Second
 // begins checks a call of a function that may wait.
 func (b *books) begins(step int, ids []ID) *running {
 	b.l.calls++
-	r := &running{step: step, ids: ids, began: time.Now()}
+	r := &running{step: step, ids: ids, began: time.Now(), held: map[ID]*holding{}}
+	for _, id := range ids {
+		r.held[id] = b.held[id]
+	}
 	if b.dead {
 		return r
 	}
@@ -187,4 +190,49 @@ func compareID(a, b ID) int {
 func (b *books) ends(r *running) {
 	b.l.note("%s: %s returns with %v", b.name, b.l.plan.steps[r.step].name, r.ids)
 	delete(b.running, r)
+}
+
+// current returns what is held of an event if it is what the call got: it may have been read again since.
+func (b *books) current(r *running, id ID) *holding {
+	if h := b.held[id]; h != nil && h == r.held[id] {
+		return h
+	}
+	return nil
+}
+
+// stops notes that the stream must end for an event, or for all of the call. r is nil for a function that
+// does not wait.
+func (b *books) stops(r *running, id ID, all bool) {
+	b.l.note("%s: %v is to stop the stream", b.name, id)
+	b.culprits[id] = true
+	if r == nil {
+		return
+	}
+	ids := []ID{id}
+	if all {
+		ids = r.ids
+	}
+	for _, id := range ids {
+		b.culprits[id] = true
+		if h := b.current(r, id); h != nil {
+			h.stops = true
+		}
+	}
+}
+
+// goesOn notes that an event need not stop the stream any more.
+func (b *books) goesOn(r *running, id ID) {
+	if h := b.current(r, id); h != nil {
+		h.stops = false
+	}
+}
+
+// endsAll notes that all events of a call must end as one of them does.
+func (b *books) endsAll(r *running, as outcome) {
+	for _, id := range r.ids {
+		if h := b.current(r, id); h != nil {
+			h.shared = append(h.shared, as)
+			b.l.shared[id] = append(b.l.shared[id], as)
+		}
+	}
 }

@@ -28,11 +28,12 @@ const (
 	addPartition                  // the input topic gets one more partition
 	slowAPI                       // all calls take longer
 	downAPI                       // all calls are held
+	compaction                    // the input topic is compacted
 )
 
 var faultNames = [...]string{
 	"crash", "join", "leave", "stop all", "glitch", "partitioned", "refuse output", "refuse error", "refuse commit",
-	"refuse heartbeat", "refuse fetch", "move group", "move leaders", "add partition", "slow api", "api down",
+	"refuse heartbeat", "refuse fetch", "move group", "move leaders", "add partition", "slow api", "api down", "compaction",
 }
 
 // fault is one entry of the schedule.
@@ -56,7 +57,7 @@ func (f fault) String() string {
 // repeats reports whether a fault explains that events are read and written again.
 func (f fault) repeats() bool {
 	switch f.kind {
-	case glitch, moveLeaders, slowAPI, downAPI, refuseFetch:
+	case glitch, moveLeaders, slowAPI, downAPI, refuseFetch, compaction:
 		return false
 	}
 	return true
@@ -67,7 +68,7 @@ func (p *Plan) mayRepeat() bool {
 	if p.members > 1 { // the group gathers one member after the other
 		return true
 	}
-	return slices.ContainsFunc(p.faults, fault.repeats) || slices.ContainsFunc(p.inputs, func(in *input) bool { return in.poison })
+	return p.deaths > 0 || slices.ContainsFunc(p.faults, fault.repeats) || slices.ContainsFunc(p.inputs, func(in *input) bool { return in.poison })
 }
 
 // schedule draws the faults. A fifth of all seeds have none.
@@ -76,6 +77,9 @@ func (d *drawer) schedule(p *Plan) {
 	p.end = last
 	if d.one(5) {
 		return
+	}
+	if p.set.byValue && d.one(3) {
+		d.compaction(p, last)
 	}
 	for range d.between(1, 6) {
 		f := fault{
@@ -100,6 +104,16 @@ func (d *drawer) schedule(p *Plan) {
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return int(a.at - b.at) })
 }
 
+// compaction draws when the input topic is compacted. Each record of such a topic has a key.
+func (d *drawer) compaction(p *Plan, last time.Duration) {
+	for _, in := range p.inputs {
+		in.key = []byte("r" + in.lane)
+	}
+	for range d.between(1, 3) {
+		p.faults = append(p.faults, fault{kind: compaction, at: d.dur(0, last+time.Second)})
+	}
+}
+
 // addPartition draws events for the new partition; they are written when it is there.
 func (d *drawer) addPartition(p *Plan, at time.Duration) {
 	number := p.partitions
@@ -107,11 +121,9 @@ func (d *drawer) addPartition(p *Plan, at time.Duration) {
 	for i := range d.between(1, 10) {
 		in := &input{id: ID{number, int64(i)}, at: at + time.Second, lane: fmt.Sprintf("n%d", d.IntN(3)), group: "g0"}
 		in.value = []byte(`{"k":"` + in.lane + `"}`)
-		if !p.set.byValue {
-			in.key = []byte(in.lane)
-		}
+		in.key = []byte(in.lane)
 		for _, s := range p.steps {
-			in.acts = append(in.acts, tame(s, d.act(0, 50*time.Millisecond)))
+			in.acts = append(in.acts, p.tame(s, d.act(0, 50*time.Millisecond)))
 		}
 		p.inputs = append(p.inputs, in)
 		p.byID[in.id] = in

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -38,20 +40,23 @@ type function struct {
 	plan *Plan
 	b    *books
 	api  *api
+	// mended says that what stops streams was mended.
+	mended *atomic.Bool
 	// end lets calls return that would hang on after the simulation.
 	end <-chan struct{}
 }
 
 var errAPI = errors.New("the api says no")
 
-func (f *function) enter(ids []ID) func() {
+// enter notes a call. What comes back is nil for a function that does not wait.
+func (f *function) enter(ids []ID) (*running, func()) {
 	if f.plan.steps[f.step].inline {
-		return func() {}
+		return nil, func() {}
 	}
 	f.b.l.mu.Lock()
 	r := f.b.begins(f.step, ids)
 	f.b.l.mu.Unlock()
-	return func() {
+	return r, func() {
 		f.b.l.mu.Lock()
 		defer f.b.l.mu.Unlock()
 		f.b.ends(r)
@@ -61,8 +66,9 @@ func (f *function) enter(ids []ID) func() {
 // Process implements event.Func.
 func (f *function) Process(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
 	id, in := f.input(ev)
-	defer f.enter([]ID{id})()
-	a := in.acts[f.step]
+	r, leave := f.enter([]ID{id})
+	defer leave()
+	a := f.now(in)
 	slow, down := f.api.state()
 	if err := f.sleep(ctx, f.late(a.latency, slow)); err != nil {
 		return nil, err
@@ -70,7 +76,31 @@ func (f *function) Process(ctx context.Context, ev *event.Event) ([]*event.Event
 	if now := time.Now(); down.After(now) && !f.plan.steps[f.step].inline {
 		return nil, event.Hold(errAPI, down.Add(time.Duration(hash(id.String())%1000)*time.Millisecond))
 	}
+	f.foretell(r, id, a)
 	return f.act(ctx, ev, in, a)
+}
+
+// now is what the function does with an event as it is: mended or not.
+func (f *function) now(in *input) act {
+	a := in.acts[f.step]
+	if a.stops && f.mended.Load() {
+		a.kind, a.stops = actOK, false
+	}
+	return a
+}
+
+// foretell tells the ledger what the act for one event means beyond it.
+func (f *function) foretell(r *running, id ID, a act) {
+	f.b.l.mu.Lock()
+	defer f.b.l.mu.Unlock()
+	switch {
+	case a.stops:
+		f.b.stops(r, id, a.ofAll())
+	case r != nil && a.ofAll() && f.plan.steps[f.step].batch:
+		f.b.endsAll(r, f.plan.steps[f.step].ends(a))
+	case r != nil:
+		f.b.goesOn(r, id)
+	}
 }
 
 // ProcessBatch implements event.BatchFunc.
@@ -82,12 +112,16 @@ func (f *function) ProcessBatch(ctx context.Context, evs []*event.Event) []event
 		ids[i] = id
 		latency = max(latency, in.acts[f.step].latency)
 	}
-	defer f.enter(ids)()
+	r, leave := f.enter(slices.Clone(ids))
+	defer leave()
 	results := make([]event.Result, len(evs))
 	slow, down := f.api.state()
 	err := f.sleep(ctx, f.late(latency, slow))
 	if err == nil && down.After(time.Now()) {
 		err = event.Hold(errAPI, down)
+	}
+	if err == nil {
+		err = f.together(ctx, r, ids, evs)
 	}
 	for i, ev := range evs {
 		if err != nil {
@@ -95,9 +129,24 @@ func (f *function) ProcessBatch(ctx context.Context, evs []*event.Event) []event
 			continue
 		}
 		_, in := f.input(ev)
-		results[i].Events, results[i].Err = f.act(ctx, ev, in, in.acts[f.step])
+		a := f.now(in)
+		f.foretell(r, ids[i], a)
+		results[i].Events, results[i].Err = f.act(ctx, ev, in, a)
 	}
 	return results
+}
+
+// together does what takes the whole call along, if the plan says so for one of its events.
+func (f *function) together(ctx context.Context, r *running, ids []ID, evs []*event.Event) error {
+	for i, ev := range evs {
+		_, in := f.input(ev)
+		if a := f.now(in); a.ofAll() {
+			f.foretell(r, ids[i], a)
+			_, err := f.act(ctx, ev, in, a)
+			return err
+		}
+	}
+	return nil
 }
 
 // act does what the plan says about one event.
@@ -133,6 +182,8 @@ func (f *function) act(ctx context.Context, ev *event.Event, in *input, a act) (
 		return nil, f.sleep(ctx, time.Hour)
 	case actDeaf:
 		return f.deaf()
+	case actFatal:
+		return nil, event.Fatal(fmt.Errorf("%w for ever, of %v", errAPI, in.id))
 	}
 	return f.answer(ev, a), nil
 }

@@ -23,6 +23,8 @@ type Ledger struct {
 	delivered map[ID]int // how often it was read
 	committed map[int32]int64
 	assigned  map[int32]int
+	shared    map[ID][]outcome // what calls for others may have made of an event
+	gone      map[ID]bool      // compacted away, or about to be
 	calls     int
 }
 
@@ -31,6 +33,7 @@ func NewLedger(p *Plan) *Ledger {
 	return &Ledger{
 		plan: p, start: time.Now(), finished: map[ID]bool{}, prefix: map[int32]int64{},
 		delivered: map[ID]int{}, committed: map[int32]int64{}, assigned: map[int32]int{},
+		shared: map[ID][]outcome{}, gone: map[ID]bool{},
 	}
 }
 
@@ -71,28 +74,42 @@ func (l *Ledger) Report() (broken, trace []string) {
 	return l.broken, l.trace
 }
 
-// finish notes that an event has had its outcome, and moves the prefix behind which a commit is right.
-func (l *Ledger) finish(id ID) {
-	l.finished[id] = true
-	for l.finished[ID{id.Partition, l.prefix[id.Partition]}] {
-		l.prefix[id.Partition]++
+// finish notes that an event has had its outcome.
+func (l *Ledger) finish(id ID) { l.finished[id] = true }
+
+// after returns the first offset from one on that holds an event, if any is left there.
+func (l *Ledger) after(partition int32, from int64) int64 {
+	for l.plan.holes[ID{partition, from}] || l.gone[ID{partition, from}] {
+		from++
 	}
+	return from
 }
 
 // commitSeen checks a commit on its way to the broker: nothing unfinished may lie behind it.
 func (l *Ledger) commitSeen(partition int32, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if safe := l.prefix[partition]; offset > safe {
-		l.breach("partition %d: commit of offset %d, but %v is not finished", partition, offset, ID{partition, safe})
+	at := l.after(partition, l.prefix[partition])
+	for l.finished[ID{partition, at}] {
+		at = l.after(partition, at+1)
+	}
+	l.prefix[partition] = at
+	if offset > at {
+		l.breach("partition %d: commit of offset %d, but %v is not finished", partition, offset, ID{partition, at})
 	}
 }
 
-// unfinished counts the events that have had no outcome yet.
+// unfinished counts the events that have had no outcome yet and can still have one.
 func (l *Ledger) unfinished() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.plan.inputs) - len(l.finished)
+	n := 0
+	for _, in := range l.plan.inputs {
+		if !l.finished[in.id] && !l.gone[in.id] {
+			n++
+		}
+	}
+	return n
 }
 
 // logger writes the log of a worker into the trace.

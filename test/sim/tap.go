@@ -44,6 +44,9 @@ func (s *source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 	}
 	for i := range got.Records {
 		r := &got.Records[i]
+		if r.Marker {
+			continue
+		}
 		s.b.read(ID{r.Partition, r.Offset})
 	}
 	return got, err

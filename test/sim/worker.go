@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,13 +31,17 @@ type worker struct {
 	stop     context.CancelFunc
 	asked    time.Time // when it was stopped; zero: it was not
 	done     chan struct{}
-	err      error // of Run, once done is closed
+	err      error     // of Run, once done is closed
+	endedAt  time.Time // the same
 }
 
-// launch starts a worker.
-func (w *world) launch() *worker {
+// launch starts a worker, unless all is over.
+func (w *world) launch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closing {
+		return
+	}
 	name := fmt.Sprintf("w%d", w.started)
 	w.started++
 	k := &worker{
@@ -48,7 +53,7 @@ func (w *world) launch() *worker {
 	if err != nil {
 		w.ledger.Breach("building a stream: %v", err)
 		close(k.done)
-		return k
+		return
 	}
 	k.stream = stream
 	ctx, cancel := context.WithCancel(context.Background())
@@ -56,11 +61,40 @@ func (w *world) launch() *worker {
 	w.workers = append(w.workers, k)
 	w.ledger.Note("%s starts", name)
 	w.all.Go(func() {
-		defer close(k.done)
 		k.err = stream.Run(ctx)
+		k.endedAt = time.Now()
 		w.ledger.Note("%s ended: %v", name, k.err)
+		close(k.done)
+		w.afterwards(k)
 	})
-	return k
+}
+
+// afterwards starts a stream again that ended with an error, as a supervisor does, and mends what stops
+// streams when it has done so often enough.
+func (w *world) afterwards(k *worker) {
+	if k.err == nil || !w.mayFail(k) {
+		return
+	}
+	w.mu.Lock()
+	byItself := k.asked.IsZero()
+	if byItself {
+		k.asked = time.Now()
+	}
+	if w.deaths++; w.deaths >= w.plan.deaths {
+		w.mended.Store(true)
+	}
+	w.mu.Unlock()
+	if byItself {
+		time.Sleep(time.Second)
+		w.launch()
+	}
+}
+
+// mayFail reports whether a worker has met what stops streams.
+func (w *world) mayFail(k *worker) bool {
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
+	return len(k.b.culprits) > 0 && !k.b.dead
 }
 
 // windowsClosed reads the worker's own count of closed windows.
@@ -100,7 +134,7 @@ func (w *world) build(k *worker) (*streammanager.Stream, error) {
 		return nil, err
 	}
 	b := streammanager.New(streammanager.Config{
-		Name: "sim", Workers: set.workers, Order: set.order, Tombstones: set.tombstones, OnError: streammanager.OnErrorDrop,
+		Name: "sim", Workers: set.workers, Order: set.order, Tombstones: set.tombstones, OnError: set.onError,
 		Limits: set.limits, CommitInterval: set.commit, ShutdownTimeout: set.shutdown, Logger: log,
 		Metrics: k.registry,
 	}).From(&source{Source: src, b: k.b}).To(&sink{Sink: out, b: k.b}).Window(set.window).Filter(w.keep)
@@ -118,7 +152,7 @@ func (w *world) build(k *worker) (*streammanager.Stream, error) {
 		b.WindowBy(w.groupOf)
 	}
 	for i, s := range w.plan.steps {
-		f := &function{step: i, plan: w.plan, b: k.b, api: &w.api, end: w.end}
+		f := &function{step: i, plan: w.plan, b: k.b, api: &w.api, mended: &w.mended, end: w.end}
 		step := streammanager.Step{Name: s.name, Inline: s.inline, Timeout: s.timeout, Attempts: s.attempts, When: w.when(i)}
 		if s.batch {
 			step.Batch = f
@@ -219,12 +253,31 @@ func (w *world) ended(k *worker) {
 		return
 	}
 	w.ledger.mu.Lock()
-	dead := k.b.dead
-	w.ledger.mu.Unlock()
-	if dead {
+	defer w.ledger.mu.Unlock()
+	if k.b.dead {
 		return
 	}
-	if k.err != nil {
-		w.ledger.Breach("%s ended with %v", k.name, k.err)
+	if took, most := k.endedAt.Sub(k.asked), w.plan.set.shutdown+lastWork; took > most {
+		w.ledger.breach("%s took %v to stop, which may take %v", k.name, took, most)
 	}
+	if k.err != nil && !k.b.explains(k.err) {
+		w.ledger.breach("%s ended with %v", k.name, k.err)
+	}
+}
+
+// lastWork is what a stop may take beside its time-out: the last commit, the last flush, and the wait for
+// calls that do not return.
+const lastWork = 2*5*time.Second + grace
+
+var position = regexp.MustCompile(`topic "in" partition (\d+) offset (\d+)`)
+
+// explains reports whether an error names an event for which the stream was to end.
+func (b *books) explains(err error) bool {
+	at := position.FindStringSubmatch(err.Error())
+	if at == nil {
+		return false
+	}
+	var id ID
+	_, bad := fmt.Sscan(at[1]+" "+at[2], &id.Partition, &id.Offset)
+	return bad == nil && b.culprits[id]
 }

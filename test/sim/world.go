@@ -2,9 +2,10 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,6 +24,8 @@ type world struct {
 	addrs   []string
 	client  *kgo.Client // writes the workload and looks at offsets
 	admin   *kadm.Client
+	txn     *kgo.Client // writes transactions; nil where the plan has none
+	mended  atomic.Bool // what stops streams was mended
 	api     api
 	end     chan struct{}
 	all     sync.WaitGroup // the workers' goroutines
@@ -31,6 +34,8 @@ type world struct {
 	workers    []*worker
 	started    int
 	partitions int32
+	deaths     int  // streams that ended with an error, as they had to
+	closing    bool // nothing is started any more
 }
 
 // Result is what came of a simulation.
@@ -39,6 +44,9 @@ type Result struct {
 	Trace  []string
 	Calls  int
 	Events int
+	Deaths int // streams that ended with an error, as they had to
+	Shared int // events that a call for others took along
+	Gone   int // events that were compacted away
 }
 
 // Run carries a plan out. It must be called inside a synctest bubble.
@@ -51,7 +59,10 @@ func Run(p *Plan) Result {
 	w.play()
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
-	return Result{Broken: w.ledger.broken, Trace: w.ledger.trace, Calls: w.ledger.calls, Events: len(p.inputs)}
+	return Result{
+		Broken: w.ledger.broken, Trace: w.ledger.trace, Calls: w.ledger.calls, Events: len(p.inputs), Deaths: w.deaths,
+		Shared: len(w.ledger.shared), Gone: len(w.ledger.gone),
+	}
 }
 
 func (w *world) open() error {
@@ -133,50 +144,24 @@ func (w *world) play() {
 		w.launch()
 	}
 	w.quiet()
+	w.mu.Lock()
+	w.closing = true
+	all := slices.Clone(w.workers)
+	w.mu.Unlock()
 	for _, k := range w.running() {
 		w.halt(k)
 	}
-	for _, k := range w.workers {
+	for _, k := range all {
 		w.ended(k)
 	}
 	w.readBack()
 	w.client.Close()
+	if w.txn != nil {
+		w.txn.Close()
+	}
 	w.cluster.Close()
 	close(w.end)
 	w.all.Wait()
-}
-
-// load writes the events at their times, each to its partition.
-func (w *world) load() {
-	var sent sync.WaitGroup
-	for _, in := range w.plan.inputs {
-		w.until(in.at)
-		for !w.exists(in.id.Partition) {
-			time.Sleep(200 * time.Millisecond)
-		}
-		sent.Add(1)
-		r := &kgo.Record{Topic: inTopic, Partition: in.id.Partition, Key: in.key, Value: in.value}
-		for _, h := range headersOf(in) {
-			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
-		}
-		w.client.Produce(context.Background(), r, func(r *kgo.Record, err error) {
-			defer sent.Done()
-			if err != nil || r.Offset != in.id.Offset {
-				w.ledger.Breach("the simulator could not write %v: offset %d, %v", in.id, r.Offset, err)
-			}
-		})
-	}
-	sent.Wait()
-}
-
-func (w *world) exists(partition int32) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return partition < w.partitions
-}
-
-func (w *world) until(at time.Duration) {
-	time.Sleep(at - time.Since(w.ledger.start))
 }
 
 // happen carries one fault out, from its beginning to its end.
@@ -209,6 +194,8 @@ func (w *world) happen(f fault) {
 		w.api.set(1, time.Time{})
 	case downAPI:
 		w.api.set(1, time.Now().Add(f.lasts))
+	case compaction:
+		w.compact()
 	}
 }
 
@@ -253,19 +240,4 @@ func (w *world) refuse(f fault, how kfake.Fault) {
 	h := w.cluster.Fault(how)
 	time.Sleep(f.lasts)
 	h.Remove()
-}
-
-func (w *world) grow() {
-	got, err := w.admin.CreatePartitions(context.Background(), 1, inTopic)
-	if err == nil {
-		err = got.Error()
-	}
-	if err != nil {
-		w.ledger.Breach("the simulator could not add a partition: %v", err)
-		return
-	}
-	w.mu.Lock()
-	w.partitions++
-	w.mu.Unlock()
-	w.client.ForceMetadataRefresh()
 }
