@@ -132,7 +132,7 @@ func (h hooks) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.C
 	case err == nil:
 		h.t.healed(about)
 	case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
-		h.t.note(about, fmt.Errorf("connecting to broker %s: %w", about.about, err))
+		h.t.note(about, fmt.Errorf("connecting to broker %s: %w", about.about, loginError(err)))
 	}
 }
 

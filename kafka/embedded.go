@@ -69,7 +69,11 @@ func (e *Embedded) CreateTopic(topic string, partitions int32) error {
 	if partitions <= 0 {
 		partitions = e.partitions
 	}
-	if err := e.cluster.CreateTopic(topic, partitions, nil); err != nil {
+	err := checkTopic(topic) // which the broker does not do
+	if err == nil {
+		err = e.cluster.CreateTopic(topic, partitions, nil)
+	}
+	if err != nil {
 		return fmt.Errorf("creating topic %q in the embedded broker: %w", topic, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -38,8 +39,22 @@ func (s SASL) String() string { return fmt.Sprintf("%s as %q", s.Mechanism, s.Us
 // GoString is String, so that no verb of fmt prints a secret.
 func (s SASL) GoString() string { return s.String() }
 
+// MarshalText is String, so that no JSON or YAML holds a secret.
+func (s SASL) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // LogValue is String, so that no log holds a secret.
 func (s SASL) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// loginError adds what to do where a broker did not let this client in.
+func loginError(err error) error {
+	switch {
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return fmt.Errorf("the login was refused: check sasl: %w", err)
+	case errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return fmt.Errorf("the broker does not offer this way to log in: correct sasl.mechanism: %w", err)
+	}
+	return err
+}
 
 func (s *SASL) check() error {
 	switch s.Mechanism {
@@ -92,7 +107,11 @@ func secretFile(key, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", key, err)
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+	if secret == "" {
+		return "", fmt.Errorf("reading %s: %q is empty", key, path)
+	}
+	return secret, nil
 }
 
 // mechanism returns how the library logs in. It is asked again for each login.

@@ -252,10 +252,8 @@ func sinkError(topic string, err error) error {
 		return topicError(topic, err, "create it, or correct the sink's topic")
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return fmt.Errorf("this user has no right to write idempotently: grant IdempotentWrite on the cluster: %w", err)
-	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return fmt.Errorf("the login was refused: check sasl: %w", err)
 	}
-	return err
+	return loginError(err)
 }
 
 // Single implements streammanager.Single.

@@ -30,7 +30,10 @@ type written struct {
 
 func sinkTo(t *testing.T, c *kfake.Cluster, change ...func(*kafka.SinkConfig)) written {
 	t.Helper()
-	cfg := kafka.SinkConfig{Connection: kafka.Connection{Brokers: c.ListenAddrs(), Options: map[string]string{}}, Topic: "out"}
+	cfg := kafka.SinkConfig{Connection: kafka.Connection{Options: map[string]string{}}, Topic: "out"}
+	if c != nil {
+		cfg.Brokers = c.ListenAddrs()
+	}
 	for _, ch := range change {
 		ch(&cfg)
 	}

@@ -57,7 +57,7 @@ func answered(ctx context.Context, t *troubles, err error) bool {
 		return true
 	}
 	if ctx.Err() == nil {
-		t.note(trouble{kind: troubleCluster}, fmt.Errorf("asking the brokers for topics: %w", err))
+		t.note(trouble{kind: troubleCluster}, fmt.Errorf("asking the brokers for topics: %w", loginError(err)))
 	}
 	return false
 }
