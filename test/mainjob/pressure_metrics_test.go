@@ -126,7 +126,10 @@ type fate struct {
 }
 
 var fates = []fate{
-	{name: "plain"}, {name: "healed"}, {name: "limited"}, {name: "held"},
+	{name: "plain"},
+	{name: "healed"},
+	{name: "limited"},
+	{name: "held"},
 	{name: "gone", failure: "not_found content"},
 	{name: "nothing", failure: "not_found content"},
 	{name: "empty", failure: "no_content content"},
