@@ -59,11 +59,12 @@ func (e *Expr) UnmarshalText(text []byte) error {
 // IsZero reports whether the option was left out.
 func (e Expr) IsZero() bool { return e.Expr == nil }
 
+// String returns the text for a message: cut where it is long, and without the values of ${NAME}.
 func (e Expr) String() string {
 	if e.Expr == nil {
 		return ""
 	}
-	return e.Expr.String()
+	return e.Name()
 }
 
 // Template is text with interpolated jq. The methods of jq.Template are at hand unless it was left out.
@@ -82,11 +83,12 @@ func (t *Template) UnmarshalText(text []byte) error {
 // IsZero reports whether the option was left out.
 func (t Template) IsZero() bool { return t.Template == nil }
 
+// String returns the text for a message: cut where it is long, and without the values of ${NAME}.
 func (t Template) String() string {
 	if t.Template == nil {
 		return ""
 	}
-	return t.Template.String()
+	return t.Name()
 }
 
 // Program is a jq program that processes events, the option of the function jq.
@@ -105,11 +107,12 @@ func (p *Program) UnmarshalText(text []byte) error {
 // IsZero reports whether the option was left out.
 func (p Program) IsZero() bool { return p.Func == nil }
 
+// String returns the text for a message: cut where it is long, and without the values of ${NAME}.
 func (p Program) String() string {
 	if p.Func == nil {
 		return ""
 	}
-	return p.Func.String()
+	return p.Name()
 }
 
 // Size is a number of bytes, written as a whole number and a unit: 512B, 64MiB, 10kB.

@@ -314,6 +314,7 @@ func (d *decoder) unmarshal(n *node, u yaml.Unmarshaler, path string) {
 	}
 	err := u.UnmarshalYAML(n.yaml())
 	if err == nil {
+		hide(reflect.ValueOf(u).Elem(), n)
 		return
 	}
 	if o, ok := errors.AsType[*functions.OptionError](err); ok {

@@ -144,6 +144,29 @@ func (n *node) mask(msg string) string {
 			msg = strings.ReplaceAll(msg, p.value, p.name)
 			msg = strings.ReplaceAll(msg, quoted[1:len(quoted)-1], p.name)
 		}
+		msg = maskCut(msg, p)
+	}
+	return msg
+}
+
+// maskCut hides the value where a message shows its beginning and dots, as those of jq do.
+func maskCut(msg string, p part) string {
+	for _, dots := range []string{"...", " ...", "…"} {
+		if !strings.Contains(msg, dots) {
+			continue
+		}
+		for n := min(len(p.value)-1, 200); n > 2; n-- {
+			msg = strings.ReplaceAll(msg, p.value[:n]+dots, p.name)
+		}
+	}
+	return msg
+}
+
+// maskAll is mask for all that n holds.
+func (n *node) maskAll(msg string) string {
+	msg = n.mask(msg)
+	for _, c := range n.vals {
+		msg = c.maskAll(msg)
 	}
 	return msg
 }

@@ -192,6 +192,20 @@ func TestEventsWithoutTheirKeyFollowThePolicy(t *testing.T) {
 	}
 }
 
+// A pipeline that is started again in its process meets nothing that its earlier life left behind.
+func TestAPipelineRunsAHundredTimesInOneProcess(t *testing.T) {
+	api := &countingTransport{}
+	for range 100 {
+		got := runLines(t, lines+"process:\n  - http: {url: 'http://h/', into: .r}\n", "{}\n", pipeline.Deps{Transport: api, Metrics: prometheus.NewRegistry()})
+		if got != "{\"r\":7}\n" {
+			t.Fatalf("got %q", got)
+		}
+	}
+	if n := api.calls.Load(); n != 100 {
+		t.Errorf("%d calls, want 100", n)
+	}
+}
+
 func TestValuesAreCheckedWhereAnExpressionReadsThem(t *testing.T) {
 	in := "{\"a\":1} x\n"
 	registry := prometheus.NewRegistry()

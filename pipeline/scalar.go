@@ -51,6 +51,17 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string, tag reflect.Stru
 			err = fmt.Errorf("with its ${…} replaced this is not %s", wanted(t))
 		}
 		d.at(n, offset, path, "%v", err)
+		return
+	}
+	hide(v, n)
+}
+
+// hide keeps the values that n got from outside the file out of the messages of a run.
+func hide(v reflect.Value, n *node) {
+	if h, ok := v.Addr().Interface().(interface {
+		Hide(mask func(string) string)
+	}); ok && n.anyReplaced() {
+		h.Hide(n.maskAll)
 	}
 }
 

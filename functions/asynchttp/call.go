@@ -79,7 +79,7 @@ func (c *call) held() error {
 	if !held {
 		return nil
 	}
-	return event.Hold(event.Rejectf(event.RateLimited, "%s: the host asked to wait", c.what()), until)
+	return event.Hold(c.fail(event.RateLimited, errors.New("the host asked to wait")), until)
 }
 
 // run makes the tries. It returns nil where c.got is a good answer.

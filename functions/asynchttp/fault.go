@@ -49,9 +49,14 @@ func (c *call) what() string {
 	return fmt.Sprintf("%s %s%s", c.f.o.Method, c.req.url.Host, c.req.url.EscapedPath())
 }
 
-// fail makes an error event of what became of the last try.
+// fail makes an error event of what became of the last try. A path may hold credentials too, and an
+// answer repeat what it was asked with.
 func (c *call) fail(kind event.Type, err error) error {
-	return event.Reject(kind, fmt.Errorf("%s: %w", c.what(), err), event.Status(c.got.status))
+	err = c.f.o.URL.HideIn(fmt.Errorf("%s: %w", c.what(), err))
+	for _, t := range c.f.o.Headers {
+		err = t.HideIn(err)
+	}
+	return event.Reject(kind, err, event.Status(c.got.status))
 }
 
 // reject makes an error event of an answer that is of no use.

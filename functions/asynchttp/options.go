@@ -95,6 +95,15 @@ func (i *Into) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// Hide makes messages about the jq of the answer show mask of their text.
+func (i *Into) Hide(mask func(string) string) {
+	for _, t := range i.Targets {
+		if !t.Value.IsZero() {
+			t.Value.Hide(mask)
+		}
+	}
+}
+
 // element names one key of a map as OptionError does.
 func element(key string) string { return fmt.Sprintf("[%q]", key) }
 
@@ -149,7 +158,7 @@ func (o Options) checkURL(wrong func(option, format string, args ...any)) {
 		wrong("url", "%w", err)
 		return
 	}
-	if !webScheme.MatchString(o.URL.String()) {
+	if !webScheme.MatchString(o.URL.Template.String()) {
 		wrong("url", "want a URL that begins with https:// or http://")
 	}
 	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 {

@@ -19,6 +19,8 @@ type Expr struct {
 	whole *gojqNode
 	paths []event.Path
 	reads bool
+
+	hidden hidden
 }
 
 // Compile compiles an expression. The error is a *SyntaxError. Functions that reach out of the event
@@ -116,7 +118,7 @@ func (e *Expr) text(in *input) (text string, missing bool, err error) {
 func (e *Expr) one(in *input) (val, error) {
 	x, ok, err := e.eval(in)
 	if err == nil && !ok {
-		err = event.Rejectf(event.Expression, "evaluating %q: no result where one is needed", e.name())
+		err = event.Rejectf(event.Expression, "evaluating %q: no result where one is needed", e.Name())
 	}
 	return x, err
 }
@@ -135,7 +137,7 @@ func (e *Expr) eval(in *input) (val, bool, error) {
 	}
 	out, err := e.whole.run(in, 1)
 	if errors.Is(err, errTooMany) {
-		err = event.Rejectf(event.Expression, "evaluating %q: more than one result", e.name())
+		err = event.Rejectf(event.Expression, "evaluating %q: more than one result", e.Name())
 		return val{}, false, err
 	}
 	if err != nil || len(out) == 0 {
@@ -154,7 +156,7 @@ func (e *Expr) results(in *input) ([]val, error) {
 	}
 	out, err := e.whole.run(in, maxResults)
 	if errors.Is(err, errTooMany) {
-		return nil, event.Rejectf(event.Expression, "evaluating %q: more than %d results", e.name(), maxResults)
+		return nil, event.Rejectf(event.Expression, "evaluating %q: more than %d results", e.Name(), maxResults)
 	}
 	vals := make([]val, len(out))
 	for i, v := range out {
@@ -185,10 +187,7 @@ func (e *Expr) first(in *input) (val, bool, error) {
 // wrap makes an error event of what went wrong within the expression; other errors stay as they are.
 func (e *Expr) wrap(err error) error {
 	if v, ok := errors.AsType[*valueError](err); ok {
-		return event.Rejectf(event.Expression, "evaluating %q: %w", e.name(), v.err)
+		return event.Rejectf(event.Expression, "evaluating %q: %w", e.Name(), e.hidden.in(v.err))
 	}
 	return err
 }
-
-// name is the expression for a message.
-func (e *Expr) name() string { return cut(e.src, 120) }

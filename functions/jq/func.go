@@ -20,6 +20,8 @@ type Func struct {
 	paths    []event.Path
 	reads    bool
 	rewrites bool
+	exprs    []*Expr // all that the program is made of
+	hidden   hidden
 }
 
 var (
@@ -45,10 +47,10 @@ func NewFunc(src string) (*Func, error) {
 	f := &Func{src: src, reads: true}
 	var c stepper
 	if steps, ok := c.steps(q); ok {
-		f.steps, f.paths = steps, c.paths
+		f.steps, f.paths, f.exprs = steps, c.paths, c.exprs
 		return f, nil
 	}
-	f.whole, f.paths, f.rewrites = whole, whole.Paths(), true
+	f.whole, f.paths, f.exprs, f.rewrites = whole, whole.Paths(), []*Expr{whole}, true
 	return f, nil
 }
 
@@ -92,7 +94,7 @@ func (f *Func) Process(ctx context.Context, ev *event.Event) ([]*event.Event, er
 				return nil, err
 			}
 			if next = append(next, out...); len(next) > maxResults {
-				return nil, event.Rejectf(event.Expression, "evaluating %q: more than %d results", cut(f.src, 120), maxResults)
+				return nil, event.Rejectf(event.Expression, "evaluating %q: more than %d results", f.Name(), maxResults)
 			}
 		}
 		evs = next
@@ -226,7 +228,10 @@ func (s *choose) apply(ctx context.Context, ev *event.Event) ([]*event.Event, er
 }
 
 // stepper finds the programs that work on bytes.
-type stepper struct{ paths []event.Path }
+type stepper struct {
+	paths []event.Path
+	exprs []*Expr
+}
 
 func (c *stepper) steps(q *gojq.Query) ([]step, bool) {
 	if len(q.FuncDefs) > 0 || len(q.Patterns) > 0 {
@@ -271,7 +276,7 @@ func (c *stepper) term(t *gojq.Term) ([]step, bool) {
 }
 
 func (c *stepper) expr(q *gojq.Query) (*Expr, bool) {
-	e, err := compile(q.String(), q)
+	e, err := c.compile(q)
 	if err != nil {
 		return nil, false
 	}
@@ -318,7 +323,7 @@ func (c *stepper) update(q *gojq.Query) ([]step, bool) {
 	c.paths = append(c.paths, path)
 	switch q.Op {
 	case gojq.OpModify:
-		e, err := compile(q.Right.String(), q.Right)
+		e, err := c.compile(q.Right)
 		return []step{&modify{path: path, expr: e}}, err == nil
 	case gojq.OpAssign:
 		e, ok := c.expr(q.Right)

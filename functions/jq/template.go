@@ -20,6 +20,7 @@ type Template struct {
 
 	url    *urlPlan // nil: urlErr says why the template makes no URL
 	urlErr error
+	hidden hidden
 }
 
 // part is a piece of a template: text as written, or an expression.
@@ -113,7 +114,7 @@ func (p *part) value(in *input) (string, error) {
 	}
 	s, ok := out[0].(string)
 	if !ok {
-		return "", event.Rejectf(event.Expression, "evaluating %q: %s gave no text", p.expr.name(), p.format)
+		return "", event.Rejectf(event.Expression, "evaluating %q: %s gave no text", p.expr.Name(), p.format)
 	}
 	return s, nil
 }
@@ -125,9 +126,9 @@ func (p *part) plain(in *input) (string, error) {
 	case err != nil:
 		return "", err
 	case missing:
-		return "", event.Rejectf(event.MissingField, `\(%s) is missing or null`, p.expr.name())
+		return "", event.Rejectf(event.MissingField, `\(%s) is missing or null`, p.expr.Name())
 	case s == "":
-		return "", event.Rejectf(event.MissingField, `\(%s) is empty`, p.expr.name())
+		return "", event.Rejectf(event.MissingField, `\(%s) is empty`, p.expr.Name())
 	}
 	return s, nil
 }

@@ -58,12 +58,13 @@ func (t *Template) URL(ctx context.Context, ev *event.Event) (*url.URL, error) {
 		return nil, event.Reject(event.Rejected, t.urlErr)
 	}
 	in := newInput(ctx, ev)
-	return t.url.build(func(p *part) (string, error) {
+	u, err := t.url.build(func(p *part) (string, error) {
 		if p.format == "@uri" {
 			return p.plain(in) // its place escapes it
 		}
 		return p.value(in)
 	})
+	return u, t.HideIn(err)
 }
 
 // build puts the URL together with the value of each part.

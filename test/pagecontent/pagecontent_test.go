@@ -281,12 +281,27 @@ func (c *pageCase) check(t *testing.T, r, in *kgo.Record) {
 	}
 }
 
-// A tombstone passes through, and stays one.
+// A tombstone passes through and stays one; a value that is there and empty is no tombstone, and does not
+// become one.
 func TestATombstoneStaysATombstone(t *testing.T) {
-	a := newAPI(t, nil)
-	got := enrich(t, a, &kgo.Record{Topic: source, Key: []byte("k")})
-	if got.outcome != "emitted" || got.record == nil || got.record.Topic != sink || got.record.Value != nil || string(got.record.Key) != "k" {
-		t.Errorf("got %q, %+v", got.outcome, got.record)
+	for _, c := range []struct {
+		name           string
+		value          []byte
+		outcome, topic string
+	}{
+		{"no value", nil, "emitted", sink},
+		{"an empty value", []byte{}, "error", errs},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newAPI(t, nil)
+			got := enrich(t, a, &kgo.Record{Topic: source, Key: []byte("k"), Value: c.value})
+			if got.outcome != c.outcome || got.record == nil || got.record.Topic != c.topic || string(got.record.Key) != "k" {
+				t.Fatalf("got %q, %+v", got.outcome, got.record)
+			}
+			if v := got.record.Value; (v == nil) != (c.value == nil) || len(v) > 0 {
+				t.Errorf("value %#v, want %#v", v, c.value)
+			}
+			sameList(t, "connections", a.dialled, nil)
+		})
 	}
-	sameList(t, "connections", a.dialled, nil)
 }
