@@ -117,12 +117,12 @@ type result struct {
 	record  *kgo.Record
 }
 
-// enrich runs the example, as it is in examples/ but for its brokers, over one event.
-func enrich(t *testing.T, a *api, in *kgo.Record) result {
+// enrich runs the pipeline of a file, as it is but for its brokers, over one event.
+func enrich(t *testing.T, file string, a *api, in *kgo.Record) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	p, err := pipeline.Load(example, pipeline.Options{Set: []string{"kafka.brokers=embedded", "process[0].http.retry.initial=1ms"}})
+	p, err := pipeline.Load(file, pipeline.Options{Set: []string{"kafka.brokers=embedded", "process[0].http.retry.initial=1ms"}})
 	if err != nil {
 		t.Fatal(err)
 	}

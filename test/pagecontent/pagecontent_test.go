@@ -6,6 +6,8 @@ package pagecontent_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -221,27 +223,62 @@ var cases = []pageCase{
 
 // Each event ends as the reader of the example expects.
 func TestPageContent(t *testing.T) {
-	stamp := time.UnixMilli(1728329626123)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			value := c.value
-			if c.event != "" {
-				value = edited(t, real(t, c.event), c.given)
-			}
-			a := newAPI(t, c.answers)
-			in := &kgo.Record{Topic: source, Key: []byte(`{"wiki_id":"x","page_id":1}`), Value: []byte(value), Headers: c.headers, Timestamp: stamp}
-			got := enrich(t, a, in)
-			sameList(t, "what was asked for", a.calls, c.calls)
-			if len(c.calls) == 0 {
-				sameList(t, "connections", a.dialled, nil)
-			}
-			if got.outcome != c.outcome {
-				t.Fatalf("the event was %q, want %q", got.outcome, c.outcome)
-			}
-			c.check(t, got.record, in)
+			c.run(t, example)
 		})
 	}
+}
+
+// The pipeline that the README explains is the example, with a window.
+func TestTheREADMEsPipelineDoesTheSame(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, snippet, _ := strings.Cut(string(text), "```yaml\n")
+	snippet, _, _ = strings.Cut(snippet, "```\n")
+	file := filepath.Join(t.TempDir(), "readme.yaml")
+	if err := os.WriteFile(file, []byte(snippet), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, file)
+		})
+	}
+}
+
+// An example that no test runs is one that rots.
+func TestEveryExampleIsRunHere(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameList(t, "examples", files, []string{example})
+}
+
+func (c *pageCase) run(t *testing.T, file string) {
+	value := c.value
+	if c.event != "" {
+		value = edited(t, real(t, c.event), c.given)
+	}
+	a := newAPI(t, c.answers)
+	in := &kgo.Record{
+		Topic: source, Key: []byte(`{"wiki_id":"x","page_id":1}`), Value: []byte(value), Headers: c.headers,
+		Timestamp: time.UnixMilli(1728329626123),
+	}
+	got := enrich(t, file, a, in)
+	sameList(t, "what was asked for", a.calls, c.calls)
+	if len(c.calls) == 0 {
+		sameList(t, "connections", a.dialled, nil)
+	}
+	if got.outcome != c.outcome {
+		t.Fatalf("the event was %q, want %q", got.outcome, c.outcome)
+	}
+	c.check(t, got.record, in)
 }
 
 // check compares the record that was written, if one was.
@@ -294,7 +331,7 @@ func TestATombstoneStaysATombstone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAPI(t, nil)
-			got := enrich(t, a, &kgo.Record{Topic: source, Key: []byte("k"), Value: c.value})
+			got := enrich(t, example, a, &kgo.Record{Topic: source, Key: []byte("k"), Value: c.value})
 			if got.outcome != c.outcome || got.record == nil || got.record.Topic != c.topic || string(got.record.Key) != "k" {
 				t.Fatalf("got %q, %+v", got.outcome, got.record)
 			}
