@@ -93,7 +93,9 @@ func setValue(root *node, arg string, order int) Problems {
 	for i, s := range steps {
 		last := i == len(steps)-1
 		switch {
-		case s.isIdx && (n.kind != yaml.SequenceNode || s.index >= len(n.vals)):
+		case s.isIdx && n.kind != yaml.SequenceNode:
+			return bad("[%d] lies in %s, not a list", s.index, n.what())
+		case s.isIdx && s.index >= len(n.vals):
 			return bad("there is no [%d]: the list has %d elements", s.index, len(n.vals))
 		case s.isIdx && last:
 			n.vals[s.index] = val
@@ -108,6 +110,9 @@ func setValue(root *node, arg string, order int) Problems {
 		default:
 			next := n.get(s.key)
 			if next == nil || next.isNull() {
+				if steps[i+1].isIdx {
+					return bad("there is no [%d]: %s is not given", steps[i+1].index, s.key)
+				}
 				next = &node{src: src, kind: yaml.MappingNode}
 				n.set(&node{src: src, kind: yaml.ScalarNode, text: s.key}, next)
 			}

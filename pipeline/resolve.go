@@ -202,9 +202,17 @@ func (n *node) align(offset int) (line, col int) {
 	at += runesLen(src[at:], n.col-1)
 	at = n.content(at)
 	space := func(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+	escapes := n.style&yaml.DoubleQuotedStyle != 0
 	skip := func() {
-		for at < len(src) && space(src[at]) {
-			at++
+		for at < len(src) {
+			switch {
+			case space(src[at]):
+				at++
+			case escapes && src[at] == '\\' && at+1 < len(src) && strings.IndexByte("ntr \n", src[at+1]) >= 0:
+				at += 2
+			default:
+				return
+			}
 		}
 	}
 	i := 0

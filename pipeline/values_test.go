@@ -201,7 +201,9 @@ map: {k.v: x, y: z}
 func TestOverlayMergesMapsAndKeepsPlaces(t *testing.T) {
 	base := write(t, "p.yaml", "name: p\nsource: {file: {path: in}}\nsink: {file: {path: out}}\nlimits: {in_flight_events: 5}\nworkers: 3\nfilter: .a\n")
 	over := write(t, "over.yaml", "limits:\n  in_flight_bytes: 1\nsource:\n  file:\n    path: other\nworkers: x\nfilter:\n")
-	_, err := pipeline.Load(base, pipeline.Options{Overlay: []string{over}, Set: []string{"order=x", "nope=1", "sink..x=1", "a"}})
+	_, err := pipeline.Load(base, pipeline.Options{Overlay: []string{over}, Set: []string{
+		"order=x", "nope=1", "sink..x=1", "a", "process[0].when=.x", "workers.x=1", "limits[0]=1", "partition_by=[.a]", "partition_by[1]=.b",
+	}})
 	want := []string{
 		over + `:2:20: limits.in_flight_bytes: "1" has no unit: write 1B`,
 		over + `:6:10: workers: want a whole number, not "x"`,
@@ -209,6 +211,10 @@ func TestOverlayMergesMapsAndKeepsPlaces(t *testing.T) {
 		`--set nope: nope: unknown key`,
 		`--set sink..x: "sink..x" is no path`,
 		`--set a: want path=value`,
+		`--set process[0].when: there is no [0]: process is not given`,
+		`--set workers.x: "x" lies in a single value, not a map`,
+		`--set limits[0]: [0] lies in a map, not a list`,
+		`--set partition_by[1]: there is no [1]: the list has 1 elements`,
 	}
 	problems, _ := errors.AsType[pipeline.Problems](err)
 	if len(problems) != len(want) {
