@@ -16,6 +16,18 @@ const (
 	batchBytes = 256 << 10 // a batch ends after the line that passes this
 )
 
+// nameOf checks the path of a source or sink and returns its name in records and messages: the path, or
+// the standard stream that - stands for.
+func nameOf(path, end, standard string) (string, error) {
+	switch path {
+	case "":
+		return "", fmt.Errorf("a file %s needs a path, or - for %s", end, standard)
+	case "-":
+		return standard, nil
+	}
+	return path, nil
+}
+
 // lines cuts a stream of bytes into records.
 type lines struct {
 	in    *bufio.Reader

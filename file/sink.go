@@ -52,13 +52,14 @@ var (
 
 // NewSink checks cfg. It opens nothing.
 func NewSink(cfg SinkConfig) (*Sink, error) {
-	if cfg.Path == "" {
-		return nil, errors.New("a file sink needs a path, or - for standard output")
+	name, err := nameOf(cfg.Path, "sink", "stdout")
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Stdout == nil {
 		cfg.Stdout = os.Stdout
 	}
-	return &Sink{cfg: cfg, name: nameOf(cfg.Path, "stdout")}, nil
+	return &Sink{cfg: cfg, name: name}, nil
 }
 
 // Open opens the file for appending. A last line that lacks its line feed, as a crash leaves it, is

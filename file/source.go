@@ -52,8 +52,9 @@ var (
 
 // NewSource checks cfg. It opens nothing.
 func NewSource(cfg SourceConfig) (*Source, error) {
-	if cfg.Path == "" {
-		return nil, errors.New("a file source needs a path, or - for standard input")
+	name, err := nameOf(cfg.Path, "source", "stdin")
+	if err != nil {
+		return nil, err
 	}
 	if cfg.MaxLineBytes < 0 {
 		return nil, fmt.Errorf("the bound of a line is %d bytes, which is less than 1", cfg.MaxLineBytes)
@@ -64,14 +65,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if cfg.Stdin == nil {
 		cfg.Stdin = os.Stdin
 	}
-	return &Source{cfg: cfg, name: nameOf(cfg.Path, "stdin")}, nil
-}
-
-func nameOf(path, standard string) string {
-	if path == "-" {
-		return standard
-	}
-	return path
+	return &Source{cfg: cfg, name: name}, nil
 }
 
 // Topic is the name that the records carry: the path, or "stdin".

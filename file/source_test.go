@@ -149,8 +149,14 @@ func TestWhatCannotBeOpenedEndsThePipeline(t *testing.T) {
 			}
 		})
 	}
-	if _, err := file.NewSource(file.SourceConfig{}); err == nil {
-		t.Error("a source without a path was accepted")
+}
+
+func TestASourceAndASinkNeedAPath(t *testing.T) {
+	if _, err := file.NewSource(file.SourceConfig{}); err == nil || err.Error() != "a file source needs a path, or - for stdin" {
+		t.Errorf("source: %v", err)
+	}
+	if _, err := file.NewSink(file.SinkConfig{}); err == nil || err.Error() != "a file sink needs a path, or - for stdout" {
+		t.Errorf("sink: %v", err)
 	}
 }
 

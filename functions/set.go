@@ -38,38 +38,3 @@ func (s *Set) Lookup(name string) (Spec, bool) {
 	spec, ok := s.byName[name]
 	return spec, ok
 }
-
-// Nearest returns the known name that is most like name, "" if none is like it.
-func (s *Set) Nearest(name string) string {
-	best, least := "", max(len(name)/3, 1)+1
-	for _, known := range s.Names() {
-		if d := distance(name, known); d < least {
-			best, least = known, d
-		}
-	}
-	return best
-}
-
-// distance counts the single-character edits between two names, a swap of neighbours as one.
-func distance(a, b string) int {
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	for j := range rows[1] {
-		rows[1][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		before, last, row := rows[0], rows[1], rows[2]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		rows = [3][]int{last, row, before}
-	}
-	return rows[1][len(b)]
-}

@@ -233,11 +233,6 @@ func TestSet(t *testing.T) {
 	if _, ok := s.Lookup("no"); ok {
 		t.Error("an unknown name is found")
 	}
-	for name, want := range map[string]string{"html_dif": "html_diff", "htlm_diff": "html_diff", "ftech": "fetch", "jp": "jq", "fetcher": "fetch", "kafka": "", "": "", "x": ""} {
-		if got := s.Nearest(name); got != want {
-			t.Errorf("nearest to %q: got %q, want %q", name, got, want)
-		}
-	}
 }
 
 func TestSetRefuses(t *testing.T) {
