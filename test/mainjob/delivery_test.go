@@ -27,6 +27,9 @@ func TestEachEventIsEnrichedOnceAndInOrderOfItsKey(t *testing.T) {
 			t.Errorf("event %d was asked for %d times, want once", id, n)
 		}
 	}
+	if n := a.mostAtOnce(); n > 64 {
+		t.Errorf("%d calls were in progress at once, want at most the 64 workers", n)
+	}
 	t.Logf("enriched once: events=%d keys=%d %v committed=%d log_end=%d calls_at_once=%d took=%v events_per_second=%.0f",
 		size.events, size.keys, d, sum(committed(t, b, group, inputTopic)), sum(ends(t, b, inputTopic)),
 		a.mostAtOnce(), took.Round(time.Millisecond), float64(size.events)/took.Seconds())
