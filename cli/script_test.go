@@ -14,6 +14,8 @@ func TestMain(m *testing.M) {
 		"enricher": func() { os.Exit(cli.Main(os.Args[1:])) }, //nolint:forbidigo // the command itself, as main runs it
 		// custom is a program with functions of its own.
 		"custom": func() { os.Exit(cli.Main(os.Args[1:], shout, fails)) }, //nolint:forbidigo // as the main of a user
+		// doubled is a program that knows one function twice.
+		"doubled": func() { os.Exit(cli.Main(os.Args[1:], shout, shout)) }, //nolint:forbidigo // as the main of a user
 	})
 }
 
