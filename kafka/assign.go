@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -88,7 +89,12 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, lost map[string][]i
 	s.tell.Lock()
 	defer s.tell.Unlock()
 	tps := s.known(lost)
-	if len(tps) > 0 {
+	switch {
+	case len(tps) == 0:
+	case s.stale(tps): // others may own them already, and no commit would be sent
+		s.drop(lost)
+		s.a.Lost(tps)
+	default:
 		limit := s.set.millis("max.poll.interval.ms") - 2*s.set.millis("heartbeat.interval.ms")
 		ctx, cancel := context.WithTimeout(s.calls, max(min(maxRevoke, limit), 0))
 		s.a.Revoked(ctx, tps)
@@ -124,6 +130,13 @@ func (s *Source) known(lost map[string][]int32) []streammanager.TopicPartition {
 		}
 	}
 	return tps
+}
+
+// stale reports whether the group has gone on without this worker.
+func (s *Source) stale(tps []streammanager.TopicPartition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(tps, func(tp streammanager.TopicPartition) bool { return s.held[tp].stale })
 }
 
 // drop forgets partitions, and whatever held them up: given back later, they must flow.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -52,7 +54,66 @@ func (s *Source) send(ctx context.Context, to map[string]map[int32]kgo.EpochOffs
 			}
 		}
 	})
+	if errors.Is(failed, streammanager.ErrAssignmentLost) && still() == nil {
+		s.expel()
+	}
 	return failed
+}
+
+// expel notes that the group has gone on without this worker: what it holds may be another's by now, and
+// nothing may be committed for it. The library joins again at once but keeps what it held without a word,
+// so that Poll has to begin anew.
+func (s *Source) expel() {
+	s.expelled.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.held {
+		h.stale = true
+	}
+	if s.wake != nil {
+		s.wake()
+	}
+}
+
+// beginAnew takes stale partitions from the stream and gives them again from where the group has committed.
+func (s *Source) beginAnew(ctx context.Context) error {
+	starts, topics := map[streammanager.TopicPartition]int64{}, map[string]struct{}{}
+	s.mu.Lock()
+	for tp, h := range s.held {
+		if h.stale {
+			starts[tp] = h.start
+			topics[tp.Topic] = struct{}{}
+		}
+	}
+	s.mu.Unlock()
+	if len(starts) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := s.adm.FetchOffsetsForTopics(ctx, s.cfg.Group, slices.Collect(maps.Keys(topics))...)
+	if err == nil {
+		err = found.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("fetching the committed offsets of group %q: %w", s.cfg.Group, err)
+	}
+	for tp := range starts {
+		if o, ok := found.Lookup(tp.Topic, tp.Partition); ok && o.At >= 0 {
+			starts[tp] = o.At
+		}
+	}
+	s.tell.Lock()
+	s.mu.Lock()
+	maps.DeleteFunc(starts, func(tp streammanager.TopicPartition, _ int64) bool { return s.held[tp] == nil || !s.held[tp].stale })
+	s.mu.Unlock()
+	err = s.hold(starts)
+	s.tell.Unlock()
+	if err == nil { // an error means that the source closes
+		s.Rewind(starts)
+		s.t.log.Warn("kafka: the group went on without this worker, which begins anew", "partitions", len(starts))
+	}
+	return nil
 }
 
 // commitError tells apart what means that the group has gone on without this worker.

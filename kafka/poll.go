@@ -44,6 +44,15 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 		if ctx.Err() != nil {
 			return streammanager.Polled{}, ctx.Err()
 		}
+		if s.expelled.Swap(false) {
+			if err := s.beginAnew(ctx); err != nil {
+				s.expelled.Store(true)
+				s.t.note(trouble{kind: troubleStart}, err)
+				pause(ctx, commitAgain)
+				continue
+			}
+			s.t.healed(trouble{kind: troubleStart})
+		}
 		wait, cancel := s.untilRested(ctx)
 		fetched := s.cl.PollRecords(wait, max(limit, 1))
 		cancel()
@@ -175,7 +184,7 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 }
 
 // untilRested lets partitions flow whose rest is over, and returns a context that ends with the next
-// one's rest.
+// one's rest, or when this worker is expelled.
 func (s *Source) untilRested(ctx context.Context) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,9 +200,14 @@ func (s *Source) untilRested(ctx context.Context) (context.Context, context.Canc
 		}
 	}
 	if next.IsZero() {
-		return ctx, func() {}
+		ctx, s.wake = context.WithCancel(ctx)
+	} else {
+		ctx, s.wake = context.WithDeadline(ctx, next)
 	}
-	return context.WithDeadline(ctx, next)
+	if s.expelled.Load() {
+		s.wake()
+	}
+	return ctx, s.wake
 }
 
 // outOfRange goes on where the policy says when an offset is no longer in the log, or not yet.

@@ -63,15 +63,18 @@ type Source struct {
 	resting map[streammanager.TopicPartition]time.Time // after an error, until then
 	joined  bool
 	closing bool
+	wake    context.CancelFunc // ends the wait of Poll
 
-	skipped atomic.Int64
-	poll    poll // belongs to Poll
+	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
+	skipped  atomic.Int64
+	poll     poll // belongs to Poll
 }
 
 // holding is a partition that the stream was told of.
 type holding struct {
 	start int64 // first offset told
 	next  int64 // offset after the last delivered record
+	stale bool  // the group may have given it to another worker since
 }
 
 var (
@@ -247,7 +250,7 @@ func (s *Source) Commit(ctx context.Context, offsets map[streammanager.TopicPart
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for tp, h := range mine {
-			if h == nil || s.held[tp] != h {
+			if h == nil || h.stale || s.held[tp] != h {
 				return fmt.Errorf("topic %q partition %d: %w", tp.Topic, tp.Partition, streammanager.ErrAssignmentLost)
 			}
 		}

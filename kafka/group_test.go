@@ -1,0 +1,217 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+func TestWhatIsPolledIsNotCommittedByItself(t *testing.T) {
+	c, cl, adm := fake(t, 1)
+	write(t, cl, "in", 0, 0, 10)
+	r := open(t, c)
+	r.poll(t, 10)
+	r.src.Close()
+	if at := committed(t, adm)[0]; at != 0 {
+		t.Errorf("committed %d, want the start alone", at)
+	}
+	if got := text(open(t, c).poll(t, 2)); got != "0 1" {
+		t.Errorf("the next worker began with %q", got)
+	}
+}
+
+func TestWhatWasFetchedBeforeALossIsNotDeliveredAfterIt(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	write(t, cl, "in", 0, 0, 100)
+	r := open(t, c)
+	if got := text(r.poll(t, 3)); got != "0 1 2" {
+		t.Fatalf("got %q", got)
+	}
+	refuse(c, kmsg.Heartbeat, kerr.UnknownMemberID, 1)
+	r.until(t, "it was lost and given back", func(told string, held map[tp]int64) bool {
+		return strings.Contains(told, "lost") && len(held) == 1
+	})
+	if got := text(r.poll(t, 3)); got != "0 1 2" {
+		t.Errorf("went on with %q, want what was not committed", got)
+	}
+}
+
+// slow has heartbeats so rare that only a commit can tell that the group has forgotten a worker.
+func slow(cfg *kafka.SourceConfig) { cfg.Options = map[string]string{"heartbeat.interval.ms": "40000"} }
+
+// forget has the group forget its members, as after an outage that lasted longer than their sessions.
+func forget(t *testing.T, c *kfake.Cluster, cl *kgo.Client) {
+	t.Helper()
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Group = "g"
+	for _, m := range c.GroupInfo("g").Members {
+		member := kmsg.NewLeaveGroupRequestMember()
+		member.MemberID = m.MemberID
+		leave.Members = append(leave.Members, member)
+	}
+	if _, err := leave.RequestWith(t.Context(), cl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAWorkerThatTheGroupForgotBeginsAnewAtOnce(t *testing.T) {
+	c, cl, adm := fake(t, 1)
+	write(t, cl, "in", 0, 0, 10)
+	r := open(t, c, slow)
+	r.poll(t, 10)
+	p := tp{Topic: "in"}
+	if err := r.src.Commit(t.Context(), map[tp]int64{p: 4}); err != nil {
+		t.Fatal(err)
+	}
+	forget(t, c, cl)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	polled := make(chan string, 1)
+	go func() { // waits already when the commit fails
+		got, err := r.src.Poll(ctx, 2)
+		polled <- fmt.Sprint(text(got.Records), err)
+	}()
+	if err := r.src.Commit(t.Context(), map[tp]int64{p: 5}); !errors.Is(err, streammanager.ErrAssignmentLost) {
+		t.Fatalf("Commit = %v, want a lost assignment", err)
+	}
+	if got := <-polled; got != "4 5<nil>" {
+		t.Errorf("Poll = %q, want to go on where the group has committed", got)
+	}
+	if got := r.heard(); got != "assigned 1, lost 1, assigned 1" || r.held()[p] != 4 {
+		t.Errorf("the stream was told %q, start %d", got, r.held()[p])
+	}
+	eventually(t, "it commits again", func() bool { return r.src.Commit(t.Context(), map[tp]int64{p: 6}) == nil })
+	if at := committed(t, adm)[0]; at != 6 {
+		t.Errorf("committed %d, want 6", at)
+	}
+}
+
+func TestAWorkerThatTheGroupForgotCommitsNothingForTheNextOwner(t *testing.T) {
+	c, cl, adm := fake(t, 1)
+	write(t, cl, "in", 0, 0, 10)
+	first := open(t, c, slow)
+	first.poll(t, 5)
+	forget(t, c, cl)
+	second := open(t, c, slow)
+	second.poll(t, 10)
+	p := tp{Topic: "in"}
+	if err := second.src.Commit(t.Context(), map[tp]int64{p: 7}); err != nil {
+		t.Fatal(err)
+	}
+	first.revoke = func(context.Context, []tp) { t.Error("the first was asked to finish what another owns already") }
+	for range 10 {
+		if err := first.src.Commit(t.Context(), map[tp]int64{p: 3}); !errors.Is(err, streammanager.ErrAssignmentLost) {
+			t.Errorf("Commit = %v, want a lost assignment", err)
+		}
+		wait(50 * time.Millisecond)
+	}
+	if at := committed(t, adm)[0]; at != 7 {
+		t.Errorf("committed %d, want 7", at)
+	}
+}
+
+// A worker whose batches take long does not poll, and must not hold up the group.
+func TestAWorkerThatDoesNotPollGivesPartitionsAwayAndKeepsTheRest(t *testing.T) {
+	c, cl, _ := fake(t, 4)
+	for p := range int32(4) {
+		write(t, cl, "in", p, int(p)*10, 1)
+	}
+	first := open(t, c)
+	first.poll(t, 4)
+	second := open(t, c)
+	second.untilHeld(t, 2)
+	second.poll(t, 2)
+	first.untilHeld(t, 2)
+	if got := first.heard(); got != "assigned 4, revoked 2" {
+		t.Errorf("the first was told %q, want that the others stay undisturbed", got)
+	}
+	for p := range int32(4) {
+		write(t, cl, "in", p, int(p)*10+1, 1)
+	}
+	for name, r := range map[string]*record{"first": first, "second": second} {
+		for _, rec := range r.poll(t, 2) {
+			if _, mine := r.held()[tp{Topic: "in", Partition: rec.Partition}]; !mine || !strings.HasSuffix(string(rec.Value), "1") {
+				t.Errorf("the %s got %q of partition %d", name, rec.Value, rec.Partition)
+			}
+		}
+	}
+}
+
+func TestWorkersThatComeAndGoInQuickSuccessionLeaveNoPartitionUnread(t *testing.T) {
+	c, cl, _ := fake(t, 6)
+	rs := []*record{open(t, c)}
+	for round := range 6 {
+		rs = append(rs, open(t, c))
+		wait(time.Duration(round*20) * time.Millisecond)
+		rs = append(rs, open(t, c))
+		rs[0].src.Close()
+		rs = rs[1:]
+	}
+	for p := range int32(6) {
+		write(t, cl, "in", p, int(p), 1)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	values := make(chan string)
+	for _, r := range rs {
+		go func() {
+			for {
+				got, err := r.src.Poll(ctx, 10)
+				if err != nil {
+					return
+				}
+				for _, rec := range got.Records {
+					select {
+					case values <- string(rec.Value):
+					case <-ctx.Done():
+						return
+					}
+				}
+			}
+		}()
+	}
+	seen := map[string]bool{}
+	for len(seen) < 6 {
+		select {
+		case v := <-values:
+			seen[v] = true
+		case <-ctx.Done():
+			t.Fatalf("read %v of six partitions", seen)
+		}
+	}
+}
+
+func TestAWorkerComesBackAfterTroubleWithItsCoordinator(t *testing.T) {
+	for _, err := range []*kerr.Error{kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.CoordinatorLoadInProgress, kerr.IllegalGeneration} {
+		t.Run(err.Message, func(t *testing.T) {
+			c, cl, _ := fake(t, 2)
+			r := open(t, c)
+			r.untilHeld(t, 2)
+			for _, key := range []kmsg.Key{kmsg.Heartbeat, kmsg.FindCoordinator, kmsg.OffsetFetch} {
+				refuse(c, key, err, 3)
+			}
+			write(t, cl, "in", 0, 0, 1)
+			write(t, cl, "in", 1, 1, 1)
+			r.poll(t, 2)
+			eventually(t, "offsets can be committed", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				return r.src.Commit(ctx, map[tp]int64{{Topic: "in"}: 1, {Topic: "in", Partition: 1}: 1}) == nil
+			})
+			if got := fmt.Sprint(len(r.held()), r.src.Health()); got != "2 <nil>" {
+				t.Errorf("it holds and is %s", got)
+			}
+		})
+	}
+}
