@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	_ "embed" // the prose
 	"fmt"
 	"reflect"
 	"strings"
@@ -35,25 +36,17 @@ func Docs(specs []functions.Spec) (string, error) {
 		d.function(spec)
 	}
 	d.options()
+	d.WriteString(docsEvents)
 	return d.String(), nil
 }
 
-const docsIntro = `# The keys of a pipeline file
-
-<!-- Made from the tags in pipeline/config.go: go test ./pipeline -run TestDocsAreCurrent -update -->
-
-A file is one YAML document. Unknown, repeated and mistyped keys are problems, and so are YAML tags. Anchors, merge keys and
-top-level keys that begin with ` + "`" + `x-` + "`" + ` are allowed. Durations are written as ` + "`" + `500ms` + "`" + ` or ` + "`" + `1m30s` + "`" + `, sizes as ` + "`" + `64MiB` + "`" + ` or ` + "`" + `10kB` + "`" + `. Files are
-looked for from the working directory of the process.
-
-` + "`" + `${NAME}` + "`" + `, ` + "`" + `${NAME:-default}` + "`" + ` and ` + "`" + `${file:PATH}` + "`" + ` are replaced in values after the YAML was read, and then typed; ` + "`" + `:-` + "`" + ` stands in for a
-variable that is not set or empty, and one trailing line feed of a file is cut. A value that is nothing but empty references counts as
-left out. ` + "`" + `$${` + "`" + ` is the text ` + "`" + `${` + "`" + `. Lists take text with commas.
-
-` + "`" + `--overlay FILE` + "`" + ` lays a file over this one: maps key by key, everything else replaced, a key without a value taken out. ` + "`" + `--set path=value` + "`" + `
-does so for one key, with a path such as ` + "`" + `source.kafka.options["linger.ms"]` + "`" + ` or ` + "`" + `process[0].when` + "`" + `: a value that begins with ` + "`" + `[` + "`" + ` or ` + "`" + `{` + "`" + ` is
-taken as YAML, ` + "`" + `null` + "`" + ` as leaving the key out, and anything else as text, to be typed by its key.
-`
+// The prose around the tables.
+var (
+	//go:embed text/intro.md
+	docsIntro string
+	//go:embed text/events.md
+	docsEvents string
+)
 
 // documenter writes tables of keys.
 type documenter struct {
