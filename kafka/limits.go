@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -41,6 +43,8 @@ type limits struct {
 	mu     sync.Mutex       // guards topics
 	topics map[string]int64 // limits; 0: asked for in vain so far
 }
+
+var _ kgo.HookBrokerConnect = (*limits)(nil)
 
 func newLimits(ctx context.Context, t *troubles, most int64, create bool) *limits {
 	return &limits{ctx: ctx, t: t, most: most, create: create, nudge: make(chan struct{}, 1), topics: map[string]int64{}}
@@ -92,19 +96,28 @@ func (l *limits) again() {
 // watch keeps the limits up to date until the sink closes.
 func (l *limits) watch() {
 	for {
-		every := limitAge
-		if !l.refresh() {
-			every = lookAgain
+		well := l.refresh()
+		if !pause(l.ctx, lookAgain) {
+			return
 		}
-		timer := time.NewTimer(every)
+		if !well {
+			continue
+		}
+		timer := time.NewTimer(limitAge)
 		select {
 		case <-l.ctx.Done():
-			timer.Stop()
-			return
 		case <-timer.C:
 		case <-l.nudge:
-			timer.Stop()
 		}
+		timer.Stop()
+	}
+}
+
+// OnBrokerConnect has the brokers looked at soon when one cannot be reached: records wait then without an
+// answer, and nothing else would tell that the sink is unwell.
+func (l *limits) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		l.again()
 	}
 }
 

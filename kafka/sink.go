@@ -114,6 +114,7 @@ func (s *Sink) newLimits(ctx context.Context) *limits {
 
 func (s *Sink) opts(ctx context.Context, l *limits) []kgo.Opt {
 	return append(s.cfg.clientOpts(ctx, s.set, s.t),
+		kgo.WithHooks(l),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.MaxBufferedRecords(maxBufferedRecords),
 		kgo.UnknownTopicRetries(-1), // a topic that does not exist yet is waited for; limits says so

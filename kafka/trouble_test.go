@@ -93,11 +93,11 @@ func TestAMissingRightIsSaidOnceAndHealsWhenItIsGranted(t *testing.T) {
 }
 
 // bubble runs fn in virtual time, on a network in memory.
-func bubble(t *testing.T, fn func(t *testing.T, c *kfake.Cluster, dial func(ctx context.Context, network, addr string) (net.Conn, error))) {
+func bubble(t *testing.T, fn func(t *testing.T, c *kfake.Cluster, dial dialer), opts ...kfake.Opt) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var vnet kfake.VirtualNetwork
-		c, err := kfake.NewCluster(kfake.Ports(9092), kfake.ListenFn(vnet.Listen), kfake.SeedTopics(1, "in"))
+		c, err := kfake.NewCluster(append(opts, kfake.Ports(9092), kfake.ListenFn(vnet.Listen), kfake.SeedTopics(1, "in"))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func bubble(t *testing.T, fn func(t *testing.T, c *kfake.Cluster, dial func(ctx 
 }
 
 func TestABatchThatCannotBeReadEndsThePipelineAndSaysWhere(t *testing.T) {
-	bubble(t, func(t *testing.T, c *kfake.Cluster, dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
 		c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			c.KeepControl()
 			resp := req.ResponseKind().(*kmsg.FetchResponse)
@@ -144,7 +144,7 @@ func damaged() []byte {
 
 // A worker whose brokers are gone must still end.
 func TestCloseEndsInTimeWhereNoBrokerAnswers(t *testing.T) {
-	bubble(t, func(t *testing.T, c *kfake.Cluster, dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
 		var deaf atomic.Bool
 		deafen := func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dial(ctx, network, addr)
