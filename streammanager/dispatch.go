@@ -186,7 +186,8 @@ func (l *loop) launch(c *call, step int) {
 	}
 	if step < len(l.s.steps) && c.inline == nil {
 		if soonest := l.soonestTimeout(step); soonest > 0 {
-			l.timers.add(&timer{at: l.now.Add(soonest + grace), call: c})
+			c.timer = &timer{at: l.now.Add(soonest + grace), call: c}
+			l.timers.add(c.timer)
 		}
 	}
 }

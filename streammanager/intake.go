@@ -52,6 +52,8 @@ func (l *loop) admit(it *readItem) {
 	}
 	u := it.unit
 	u.number = number
+	l.admitted++
+	u.order = l.admitted
 	l.events++
 	l.bytes += u.size
 	p.units++

@@ -18,14 +18,15 @@ type completion struct {
 // loop owns lanes, windows, trackers and limits. Its methods run on one goroutine and never block: no
 // produce, commit, waiting submit or expression of a user happens in them.
 type loop struct {
-	s       *Stream
-	windows *window.Windows[*unit]
-	parts   map[*partition]struct{} // live epochs
-	timers  timers
-	fresh   queue // flows that wait for a worker
-	again   queue // those that were called before
-	turn    []*partition
-	now     time.Time
+	s        *Stream
+	windows  *window.Windows[*unit]
+	parts    map[*partition]struct{} // live epochs
+	timers   timers
+	fresh    queue  // flows that wait for a worker
+	admitted uint64 // events so far
+	again    queue  // those that were called before
+	turn     []*partition
+	now      time.Time
 
 	events, busy, leaving int
 	bytes                 int64

@@ -1,24 +1,43 @@
 package streammanager
 
-// queue is a first-in first-out list of flow groups that wait for a worker.
+import "container/heap"
+
+// queue holds flow groups that wait for a worker. The event that was read first goes first: one that
+// waited in a lane does not stand behind all that was read after it, or the committed prefix would
+// stay behind by the whole queue for each event before it in the lane.
 type queue struct {
-	items [][]*flow
-	head  int
+	items  groups
+	pushed uint64
 }
 
-func (q *queue) empty() bool { return q.head == len(q.items) }
+// group is what one call takes.
+type group struct {
+	flows  []*flow
+	order  uint64 // of the reading of its first event
+	pushed uint64 // among equals the first pushed goes first
+}
 
-func (q *queue) push(fs []*flow) { q.items = append(q.items, fs) }
+func (q *queue) empty() bool { return len(q.items) == 0 }
 
-func (q *queue) pop() []*flow {
-	fs := q.items[q.head]
-	q.items[q.head] = nil
-	q.head++
-	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	} else if q.head > 1024 && q.head*2 > len(q.items) {
-		q.items = append(q.items[:0], q.items[q.head:]...)
-		q.head = 0
-	}
-	return fs
+func (q *queue) push(fs []*flow) {
+	q.pushed++
+	heap.Push(&q.items, group{flows: fs, order: fs[0].u.order, pushed: q.pushed})
+}
+
+func (q *queue) pop() []*flow { return heap.Pop(&q.items).(group).flows }
+
+type groups []group
+
+func (g groups) Len() int { return len(g) }
+func (g groups) Less(i, j int) bool {
+	return g[i].order < g[j].order || g[i].order == g[j].order && g[i].pushed < g[j].pushed
+}
+func (g groups) Swap(i, j int) { g[i], g[j] = g[j], g[i] }
+func (g *groups) Push(x any)   { *g = append(*g, x.(group)) }
+func (g *groups) Pop() any {
+	old := *g
+	last := old[len(old)-1]
+	old[len(old)-1] = group{}
+	*g = old[:len(old)-1]
+	return last
 }

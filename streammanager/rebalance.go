@@ -195,10 +195,10 @@ func (l *loop) purge(p *partition) {
 
 // purgeQueue takes the flows out that nothing may be started for.
 func (l *loop) purgeQueue(q *queue) {
-	n := len(q.items) - q.head
-	for range n {
-		fs := q.pop()
-		if fs = l.wanted(fs); len(fs) > 0 {
+	items := q.items
+	q.items = nil
+	for _, g := range items {
+		if fs := l.wanted(g.flows); len(fs) > 0 {
 			q.push(fs)
 		}
 	}

@@ -12,6 +12,9 @@ import (
 func (l *loop) returned(c *call) {
 	c.returned = true
 	c.cancel()
+	if c.timer != nil {
+		l.timers.remove(c.timer) // it would keep the call and its events until it is due
+	}
 	l.busy--
 	delete(l.calls, c)
 	if c.abandoned {

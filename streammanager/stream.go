@@ -127,7 +127,8 @@ func (s *Stream) open(ctx context.Context) error {
 	return nil
 }
 
-// commitLast commits what is finished after the loop has ended.
+// commitLast commits what is finished after the loop has ended. It goes through the committer, behind what
+// that has under way: two commits at once could overtake each other.
 func (s *Stream) commitLast(ctx context.Context, l *loop) {
 	if l == nil || s.committer == nil {
 		return
@@ -140,7 +141,12 @@ func (s *Stream) commitLast(ctx context.Context, l *loop) {
 			marks[p] = pos
 		}
 	}
-	committer{s}.commit(commitRequest{marks: marks, ctx: last})
+	tried := make(chan struct{})
+	s.commits.send(commitRequest{marks: marks, ctx: last, after: func() { close(tried) }})
+	select {
+	case <-tried:
+	case <-last.Done(): // nothing is lost: what is not committed is read again
+	}
 }
 
 // close leaves the source and closes the sinks.

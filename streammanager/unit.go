@@ -13,6 +13,7 @@ type unit struct {
 	ev     *event.Event // as it was read; its bytes are never handed out writable
 	part   *partition
 	number uint64 // in the partition's tracker
+	order  uint64 // of its reading, over all partitions
 	size   int64  // bytes counted in the limits: the input, later its outputs too
 	readAt time.Time
 
@@ -97,6 +98,7 @@ type call struct {
 	deadline  atomic.Int64 // ns since the stream's start; 0: none. The worker moves it from step to step.
 	at        atomic.Int32 // the step that runs
 	results   []result
+	timer     *timer // looks whether it hangs; nil: nothing bounds it
 	abandoned bool
 	returned  bool
 }
