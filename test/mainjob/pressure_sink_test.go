@@ -43,6 +43,7 @@ func TestHeapBehindAStoppedSinkIsWhatTheStartSaid(t *testing.T) {
 }
 
 func stoppedSink(t *testing.T, c sinkCase) {
+	t.Setenv("GOGC", "25") // the worker's: what is in use is found out sooner
 	b := startBroker(t, topics())
 	w := &watched{worker: startWorker(t, b, startFatAPI(t, c.answer), c.settings...)}
 	idleHeap := liveHeap(t, w.worker)
@@ -63,10 +64,14 @@ func stoppedSink(t *testing.T, c sinkCase) {
 
 	b.resumeProduce(outputTopic)
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
+	after := liveHeap(t, w.worker)
+	if after > idleHeap+8<<20 {
+		t.Errorf("the heap is %s when all is committed, %s before the load; want nothing of it kept", mib(after), mib(idleHeap))
+	}
 	d, _ := checkDelivered(t, b, events)
-	t.Logf("stopped sink, %s: events=%d in_flight=%.0f bytes=%s most_bytes=%s heap=%s said=%s idle=%s rss=%s most_rss=%s paused=%.1fs; after it went on: %v",
+	t.Logf("stopped sink, %s: events=%d in_flight=%.0f bytes=%s most_bytes=%s heap=%s said=%s idle=%s rss=%s most_rss=%s paused=%.1fs; after it went on: heap=%s %v",
 		c.name, c.events, waiting.events, mib(waiting.bytes), mib(most(w.seen, inFlightBytes)), mib(live), mib(said), mib(idleHeap),
-		mib(waiting.resident), mib(most(w.seen, residence)), paused, d)
+		mib(waiting.resident), mib(most(w.seen, residence)), paused, mib(after), d)
 }
 
 // settled reports whether a worker has come to rest: all events in flight, or as many for a second, and no
