@@ -18,17 +18,22 @@ import (
 )
 
 func TestWhatIsPolledIsNotCommittedByItself(t *testing.T) {
-	c, cl, adm := fake(t, 1)
-	write(t, cl, "in", 0, 0, 10)
-	r := open(t, c)
-	r.poll(t, 10)
-	r.src.Close()
-	if at := committed(t, adm)[0]; at != 0 {
-		t.Errorf("committed %d, want the start alone", at)
-	}
-	if got := text(open(t, c).poll(t, 2)); got != "0 1" {
-		t.Errorf("the next worker began with %q", got)
-	}
+	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
+		_, r, sink := ends(t, dial, nil)
+		for i := range 4 {
+			if err := sink.send(t, streammanager.Record{Value: fmt.Append(nil, i)})[0]; err != nil {
+				t.Fatal(err)
+			}
+			r.poll(t, 1)
+			wait(30 * time.Second)
+		}
+		r.src.Close()
+		_, next, _ := ends(t, dial, nil)
+		defer next.src.Close()
+		if got := text(next.poll(t, 4)); got != "0 1 2 3" || next.held()[tp{Topic: "in"}] != 0 {
+			t.Errorf("the next worker began with %q at %v", got, next.held())
+		}
+	})
 }
 
 func TestWhatWasFetchedBeforeALossIsNotDeliveredAfterIt(t *testing.T) {

@@ -194,6 +194,36 @@ func TestEventsAreCarriedOnceInOrderAndCommitted(t *testing.T) {
 	check(t, map[string]int{}, order, 0, true)
 }
 
+func TestOffsetsAreCommittedUpToTheEndBehindTheMarkersOfTransactions(t *testing.T) {
+	c := newCluster(t)
+	tx, err := kgo.NewClient(kgo.SeedBrokers(c.fake.ListenAddrs()...), kgo.TransactionalID("x"), kgo.DefaultProduceTopic("in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	stop := c.worker(pass, nil)
+	for i, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit, kgo.TryAbort} {
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 20 {
+			tx.Produce(t.Context(), &kgo.Record{Key: fmt.Append(nil, n), Value: fmt.Append(nil, 100*i+n)}, nil)
+		}
+		if err := tx.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values, _ := c.collect(40)
+	c.committed()
+	stop()
+	if len(values) != 40 || values["100"]+values["300"] != 0 {
+		t.Errorf("wrote %d values, and of aborted transactions %d", len(values), values["100"]+values["300"])
+	}
+}
+
 func TestRebalancesLoseNothing(t *testing.T) {
 	c := newCluster(t)
 	c.produce(0, 1000)
