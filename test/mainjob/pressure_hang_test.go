@@ -22,7 +22,7 @@ func hangCases() []hangCase {
 	if *full {
 		return []hangCase{
 			{name: "a backlog within the limits", hot: 1_000, events: 10_000, bytes: 64 << 20, fits: true, timeout: 10 * time.Second},
-			{name: "a partition full of events", hot: 15_000, events: 10_000, bytes: 64 << 20, timeout: 10 * time.Second},
+			{name: "a partition full of events", hot: 8_000, events: 10_000, bytes: 64 << 20, timeout: 10 * time.Second},
 		}
 	}
 	return []hangCase{
