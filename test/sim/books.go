@@ -26,6 +26,8 @@ type books struct {
 	closedN func(window.Reason) float64 // windows closed so far by the worker's own metrics
 	// culprits are the events for which the stream was to end.
 	culprits map[ID]bool
+	// committing are the partitions of which a commit is under way.
+	committing map[int32]bool
 }
 
 // owned is a partition in one epoch.
@@ -59,7 +61,8 @@ func newBooks(l *Ledger, name string) *books {
 		l: l, name: name, parts: map[int32]*owned{}, ended: map[int32]time.Time{}, held: map[ID]*holding{},
 		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{},
 		skipped: map[string]time.Time{}, culprits: map[ID]bool{},
-		closedN: func(window.Reason) float64 { return 0 },
+		committing: map[int32]bool{},
+		closedN:    func(window.Reason) float64 { return 0 },
 	}
 }
 

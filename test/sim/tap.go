@@ -71,6 +71,10 @@ func (s *source) Commit(ctx context.Context, offsets map[streammanager.TopicPart
 	for tp, offset := range offsets {
 		before[tp.Partition] = l.committed[tp.Partition]
 		l.note("%s commits %d at %d", s.b.name, tp.Partition, offset)
+		if s.b.committing[tp.Partition] {
+			l.breach("%s commits %d while a commit of it is under way: they may overtake each other", s.b.name, tp.Partition)
+		}
+		s.b.committing[tp.Partition] = true
 		if s.b.parts[tp.Partition] == nil && !s.b.dead {
 			l.breach("%s commits partition %d, which it does not own", s.b.name, tp.Partition)
 		}
@@ -79,6 +83,9 @@ func (s *source) Commit(ctx context.Context, offsets map[streammanager.TopicPart
 	err := s.Source.Commit(ctx, offsets)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for tp := range offsets {
+		delete(s.b.committing, tp.Partition)
+	}
 	if err != nil {
 		l.note("%s commit failed: %v", s.b.name, err)
 		return err
