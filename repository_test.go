@@ -98,3 +98,26 @@ func imports(f *ast.File, path string) bool {
 	}
 	return false
 }
+
+// A file or function that grows beyond these is one that a newcomer cannot take in at once: split it. Tables
+// of tests may be longer than a function that does something.
+func TestFilesAndFunctionsStayShort(t *testing.T) {
+	const fileLines, functionLines = 400, 60
+	for _, f := range goFiles(t) {
+		if n := f.set.File(f.file.Pos()).LineCount() - 1; n > fileLines {
+			t.Errorf("%s has %d lines, want at most %d", f.path, n, fileLines)
+		}
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		for _, d := range f.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Body == nil {
+				continue
+			}
+			if n := f.set.Position(fn.End()).Line - f.set.Position(fn.Pos()).Line + 1; n > functionLines {
+				t.Errorf("%s: function %s has %d lines, want at most %d", f.path, fn.Name.Name, n, functionLines)
+			}
+		}
+	}
+}
