@@ -115,12 +115,13 @@ func TestAWorkerThatTheGroupForgotCommitsNothingForTheNextOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.revoke = func(context.Context, []tp) { t.Error("the first was asked to finish what another owns already") }
-	for range 10 {
+	eventually(t, "the first was told of the loss", func() bool {
+		told := first.heard() == "assigned 1, lost 1"
 		if err := first.src.Commit(t.Context(), map[tp]int64{p: 3}); !errors.Is(err, streammanager.ErrAssignmentLost) {
 			t.Errorf("Commit = %v, want a lost assignment", err)
 		}
-		wait(50 * time.Millisecond)
-	}
+		return told
+	})
 	if at := committed(t, adm)[0]; at != 7 {
 		t.Errorf("committed %d, want 7", at)
 	}
@@ -158,7 +159,9 @@ func TestWorkersThatComeAndGoInQuickSuccessionLeaveNoPartitionUnread(t *testing.
 	rs := []*record{open(t, c)}
 	for round := range 6 {
 		rs = append(rs, open(t, c))
-		wait(time.Duration(round*20) * time.Millisecond)
+		if round%2 == 0 {
+			eventually(t, "it is a member", func() bool { g := c.GroupInfo("g"); return g != nil && len(g.Members) >= 2 })
+		}
 		rs = append(rs, open(t, c))
 		rs[0].src.Close()
 		rs = rs[1:]

@@ -26,22 +26,29 @@ type tp = streammanager.TopicPartition
 // quick makes rebalances and discoveries fast enough for tests.
 var quick = map[string]string{"heartbeat.interval.ms": "100", "metadata.max.age.ms": "200"}
 
-// fake starts brokers in the process with topic "in" of the given partitions.
-func fake(t *testing.T, partitions int32, opts ...kfake.Opt) (*kfake.Cluster, *kgo.Client, *kadm.Client) {
+// brokers starts brokers in the process, one unless opts say otherwise.
+func brokers(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	opts = append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)
-	if partitions > 0 {
-		opts = append(opts, kfake.SeedTopics(partitions, "in"))
-	}
-	c, err := kfake.NewCluster(opts...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// fake starts brokers with topic "in" of the given partitions.
+func fake(t *testing.T, partitions int32, opts ...kfake.Opt) (*kfake.Cluster, *kgo.Client, *kadm.Client) {
+	t.Helper()
+	if partitions > 0 {
+		opts = append(opts, kfake.SeedTopics(partitions, "in"))
+	}
+	c := brokers(t, opts...)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cl.Close(); c.Close() })
+	t.Cleanup(cl.Close)
 	return c, cl, kadm.NewClient(cl)
 }
 
@@ -54,6 +61,27 @@ func write(t *testing.T, cl *kgo.Client, topic string, partition int32, from, n 
 	}
 	if err := cl.ProduceSync(t.Context(), rs...).FirstErr(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// transact writes values to topic "in", each batch in a transaction that ends as said.
+func transact(t *testing.T, c *kfake.Cluster, ends []kgo.TransactionEndTry, batch func(i int) []*kgo.Record) {
+	t.Helper()
+	tx, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.TransactionalID("x"), kgo.DefaultProduceTopic("in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	for i, end := range ends {
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.ProduceSync(t.Context(), batch(i)...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

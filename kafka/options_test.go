@@ -47,37 +47,40 @@ func balancers(v any) string {
 	return strings.Join(names, ",")
 }
 
+// optionCases has a case for each option.
+var optionCases = []struct {
+	name  string
+	opt   any
+	value string
+	want  any // for value
+	left  any // when it is left out
+	bad   string
+}{
+	{name: "allow.auto.create.topics", opt: kgo.AllowAutoTopicCreation, value: "true", want: true, left: false, bad: "yes"},
+	{name: "client.id", opt: kgo.ClientID, value: "me", want: "me", left: "enricher"},
+	{name: "client.rack", opt: kgo.Rack, value: "r1", want: "r1", left: ""},
+	{name: "connections.max.idle.ms", opt: kgo.ConnIdleTimeout, value: "5000", want: 5 * time.Second, left: 20 * time.Second, bad: "999"},
+	{name: "metadata.max.age.ms", opt: kgo.MetadataMaxAge, value: "5000", want: 5 * time.Second, left: 30 * time.Second, bad: "5s"},
+	{name: "request.timeout.ms", opt: kgo.RequestTimeoutOverhead, value: "5000", want: 5 * time.Second, left: 10 * time.Second, bad: "1"},
+	{name: "fetch.max.bytes", opt: kgo.FetchMaxBytes, value: "1048576", want: int32(1 << 20), left: int32(8 << 20), bad: "8MiB"},
+	{name: "fetch.max.wait.ms", opt: kgo.FetchMaxWait, value: "50", want: 50 * time.Millisecond, left: 500 * time.Millisecond, bad: "1"},
+	{name: "fetch.min.bytes", opt: kgo.FetchMinBytes, value: "10", want: int32(10), left: int32(1), bad: "0"},
+	{name: "max.partition.fetch.bytes", opt: kgo.FetchMaxPartitionBytes, value: "2048", want: int32(2048), left: int32(1 << 20), bad: "-1"},
+	{name: "isolation.level", opt: kgo.FetchIsolationLevel, value: "read_uncommitted", want: "0", left: "1", bad: "committed"},
+	{name: "group.instance.id", opt: kgo.InstanceID, value: "i", want: "i", left: ""},
+	{name: "heartbeat.interval.ms", opt: kgo.HeartbeatInterval, value: "500", want: 500 * time.Millisecond, left: 3 * time.Second, bad: "0"},
+	{name: "max.poll.interval.ms", opt: kgo.RebalanceTimeout, value: "90000", want: 90 * time.Second, left: time.Minute, bad: "5"},
+	{name: "partition.assignment.strategy", opt: kgo.Balancers, value: "range, sticky", want: "range,sticky", left: "cooperative-sticky", bad: "range,fair"},
+	{name: "session.timeout.ms", opt: kgo.SessionTimeout, value: "9000", want: 9 * time.Second, left: 45 * time.Second, bad: "soon"},
+	{name: "buffer.memory", opt: kgo.MaxBufferedBytes, value: "100000", want: 100000, left: 32 << 20, bad: "1"},
+	{name: "compression.type", opt: kgo.ProducerBatchCompression, value: "zstd", want: []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.NoCompression()}, left: []kgo.CompressionCodec{kgo.SnappyCompression(), kgo.NoCompression()}, bad: "brotli"},
+	{name: "linger.ms", opt: kgo.ProducerLinger, value: "0", want: time.Duration(0), left: 5 * time.Millisecond, bad: "0.5"},
+	{name: "max.request.size", opt: kgo.BrokerMaxWriteBytes, value: "200000000", want: int32(201048576), left: int32(100 << 20), bad: "1"},
+}
+
 func TestEachOptionReachesTheClientAsDoesItsDefault(t *testing.T) {
 	seen := map[string]bool{}
-	for _, tt := range []struct {
-		name  string
-		opt   any
-		value string
-		want  any // for value
-		left  any // when it is left out
-		bad   string
-	}{
-		{name: "allow.auto.create.topics", opt: kgo.AllowAutoTopicCreation, value: "true", want: true, left: false, bad: "yes"},
-		{name: "client.id", opt: kgo.ClientID, value: "me", want: "me", left: "enricher"},
-		{name: "client.rack", opt: kgo.Rack, value: "r1", want: "r1", left: ""},
-		{name: "connections.max.idle.ms", opt: kgo.ConnIdleTimeout, value: "5000", want: 5 * time.Second, left: 20 * time.Second, bad: "999"},
-		{name: "metadata.max.age.ms", opt: kgo.MetadataMaxAge, value: "5000", want: 5 * time.Second, left: 30 * time.Second, bad: "5s"},
-		{name: "request.timeout.ms", opt: kgo.RequestTimeoutOverhead, value: "5000", want: 5 * time.Second, left: 10 * time.Second, bad: "1"},
-		{name: "fetch.max.bytes", opt: kgo.FetchMaxBytes, value: "1048576", want: int32(1 << 20), left: int32(8 << 20), bad: "8MiB"},
-		{name: "fetch.max.wait.ms", opt: kgo.FetchMaxWait, value: "50", want: 50 * time.Millisecond, left: 500 * time.Millisecond, bad: "1"},
-		{name: "fetch.min.bytes", opt: kgo.FetchMinBytes, value: "10", want: int32(10), left: int32(1), bad: "0"},
-		{name: "max.partition.fetch.bytes", opt: kgo.FetchMaxPartitionBytes, value: "2048", want: int32(2048), left: int32(1 << 20), bad: "-1"},
-		{name: "isolation.level", opt: kgo.FetchIsolationLevel, value: "read_uncommitted", want: "0", left: "1", bad: "committed"},
-		{name: "group.instance.id", opt: kgo.InstanceID, value: "i", want: "i", left: ""},
-		{name: "heartbeat.interval.ms", opt: kgo.HeartbeatInterval, value: "500", want: 500 * time.Millisecond, left: 3 * time.Second, bad: "0"},
-		{name: "max.poll.interval.ms", opt: kgo.RebalanceTimeout, value: "90000", want: 90 * time.Second, left: time.Minute, bad: "5"},
-		{name: "partition.assignment.strategy", opt: kgo.Balancers, value: "range, sticky", want: "range,sticky", left: "cooperative-sticky", bad: "range,fair"},
-		{name: "session.timeout.ms", opt: kgo.SessionTimeout, value: "9000", want: 9 * time.Second, left: 45 * time.Second, bad: "soon"},
-		{name: "buffer.memory", opt: kgo.MaxBufferedBytes, value: "100000", want: 100000, left: 32 << 20, bad: "1"},
-		{name: "compression.type", opt: kgo.ProducerBatchCompression, value: "zstd", want: []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.NoCompression()}, left: []kgo.CompressionCodec{kgo.SnappyCompression(), kgo.NoCompression()}, bad: "brotli"},
-		{name: "linger.ms", opt: kgo.ProducerLinger, value: "0", want: time.Duration(0), left: 5 * time.Millisecond, bad: "0.5"},
-		{name: "max.request.size", opt: kgo.BrokerMaxWriteBytes, value: "200000000", want: int32(201048576), left: int32(100 << 20), bad: "1"},
-	} {
+	for _, tt := range optionCases {
 		t.Run(tt.name, func(t *testing.T) {
 			seen[tt.name] = true
 			i := slices.IndexFunc(kafka.Options(), func(o kafka.OptionDoc) bool { return o.Name == tt.name })

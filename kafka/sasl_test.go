@@ -18,13 +18,7 @@ import (
 // guarded starts a broker that asks for the login of user u with password p.
 func guarded(t *testing.T, mechanism string, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	opts = append(opts, kfake.NumBrokers(1), kfake.SeedTopics(1, "in"), kfake.EnableSASL(), kfake.Superuser(mechanism, "u", "p"))
-	c, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
+	return brokers(t, append(opts, kfake.SeedTopics(1, "in"), kfake.EnableSASL(), kfake.Superuser(mechanism, "u", "p"))...)
 }
 
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}

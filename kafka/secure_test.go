@@ -141,12 +141,7 @@ func TestEventsAreCarriedOverTLS(t *testing.T) {
 
 func secured(t *testing.T, cfg *tls.Config) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"), kfake.TLS(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
+	return brokers(t, kfake.SeedTopics(1, "in"), kfake.TLS(cfg))
 }
 
 func parse(t *testing.T, text string) *x509.Certificate {

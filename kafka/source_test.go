@@ -49,22 +49,9 @@ func TestRecordsComeWithAllTheirParts(t *testing.T) {
 
 func TestATransactionsEndIsAMarkerAndWhatItAbortedIsLeftOut(t *testing.T) {
 	c, _, _ := fake(t, 1)
-	tx, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.TransactionalID("x"), kgo.DefaultProduceTopic("in"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Close()
-	for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
-		if err := tx.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.ProduceSync(t.Context(), kgo.StringRecord(map[kgo.TransactionEndTry]string{kgo.TryAbort: "aborted", kgo.TryCommit: "committed"}[end])).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
-	}
+	transact(t, c, []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit}, func(i int) []*kgo.Record {
+		return []*kgo.Record{kgo.StringRecord([]string{"aborted", "committed"}[i])}
+	})
 	var markers int
 	var values []string
 	for _, r := range open(t, c).poll(t, 3) {

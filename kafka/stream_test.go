@@ -34,16 +34,22 @@ type cluster struct {
 
 func newCluster(t *testing.T, opts ...kfake.Opt) *cluster {
 	t.Helper()
-	fake, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(4, "in"), kfake.SeedTopics(4, "out"), kfake.SeedTopics(1, "errors")}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fake := brokers(t, append(opts, kfake.SeedTopics(4, "in", "out"), kfake.SeedTopics(1, "errors"))...)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...), kgo.ConsumeTopics("out", "errors"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cl.Close(); fake.Close() })
+	t.Cleanup(cl.Close)
 	return &cluster{t: t, fake: fake, cl: cl, admin: kadm.NewClient(cl)}
+}
+
+// members waits until the group has settled with n members.
+func (c *cluster) members(n int) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("the group has %d members", n), func() bool {
+		g := c.fake.GroupInfo("g")
+		return g != nil && len(g.Members) == n && g.State == "Stable"
+	})
 }
 
 // produce writes n keyed events numbered from `from`.
@@ -196,26 +202,14 @@ func TestEventsAreCarriedOnceInOrderAndCommitted(t *testing.T) {
 
 func TestOffsetsAreCommittedUpToTheEndBehindTheMarkersOfTransactions(t *testing.T) {
 	c := newCluster(t)
-	tx, err := kgo.NewClient(kgo.SeedBrokers(c.fake.ListenAddrs()...), kgo.TransactionalID("x"), kgo.DefaultProduceTopic("in"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Close()
 	stop := c.worker(pass, nil)
-	for i, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit, kgo.TryAbort} {
-		if err := tx.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+	transact(t, c.fake, []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort, kgo.TryCommit, kgo.TryAbort}, func(i int) []*kgo.Record {
+		var rs []*kgo.Record
 		for n := range 20 {
-			tx.Produce(t.Context(), &kgo.Record{Key: fmt.Append(nil, n), Value: fmt.Append(nil, 100*i+n)}, nil)
+			rs = append(rs, &kgo.Record{Key: fmt.Append(nil, n), Value: fmt.Append(nil, 100*i+n)})
 		}
-		if err := tx.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := tx.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return rs
+	})
 	values, _ := c.collect(40)
 	c.committed()
 	stop()
@@ -236,11 +230,11 @@ func TestRebalancesLoseNothing(t *testing.T) {
 	c.produce(1000, 500)
 	second := c.worker(slow, options)
 	c.produce(1500, 500)
-	wait(500 * time.Millisecond)
+	c.members(2)
 	first()
 	c.produce(2000, 500)
 	c.worker(slow, options)
-	wait(300 * time.Millisecond)
+	c.members(2)
 	second()
 	values, order := c.collect(2500)
 	check(t, values, order, 2500, false)
