@@ -65,8 +65,8 @@ func stoppedSink(t *testing.T, c sinkCase) {
 	b.resumeProduce(outputTopic)
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
 	after := liveHeap(t, w.worker)
-	if after > idleHeap+8<<20 {
-		t.Errorf("the heap is %s when all is committed, %s before the load; want nothing of it kept", mib(after), mib(idleHeap))
+	if after > idleHeap+16<<20 { // which buffers and spare parts may take
+		t.Errorf("the heap is %s when all is committed, %s before the load; want none of its events kept", mib(after), mib(idleHeap))
 	}
 	d, _ := checkDelivered(t, b, events)
 	t.Logf("stopped sink, %s: events=%d in_flight=%.0f bytes=%s most_bytes=%s heap=%s said=%s idle=%s rss=%s most_rss=%s paused=%.1fs; after it went on: heap=%s %v",
