@@ -184,7 +184,7 @@ func (t *topics) has(topic string) bool {
 	if t.Regexp == "" {
 		return slices.Contains(t.Names, topic)
 	}
-	re, err := regexp.Compile(t.Regexp) // anywhere in the name, as the client matches
+	re, err := regexp.Compile("^(?:" + t.Regexp + ")$") // the whole name, as the client matches
 	return err == nil && re.MatchString(topic)
 }
 

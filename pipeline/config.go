@@ -43,6 +43,7 @@ type saslConfig struct {
 	Password     functions.Secret `yaml:"password" doc:"password, or client secret for OAUTHBEARER"`
 	PasswordFile string           `yaml:"password_file" doc:"file that holds the password; it is read again when it changes"`
 	TokenURL     string           `yaml:"token_url" doc:"where OAUTHBEARER gets its tokens"`
+	TokenFile    string           `yaml:"token_file" doc:"file that holds a token for OAUTHBEARER, in place of token_url; it is read again for each login"`
 	Scope        string           `yaml:"scope" doc:"scope that a token is asked for"`
 }
 
@@ -53,7 +54,7 @@ type sourceEnd struct {
 
 type kafkaSource struct {
 	connection `yaml:",inline"`
-	Topics     topics `yaml:"topics" required:"true" doc:"list of topics, or a regular expression between slashes"`
+	Topics     topics `yaml:"topics" required:"true" doc:"list of topics, or a regular expression between slashes, which matches whole names"`
 	Group      string `yaml:"group" doc:"consumer group; left out: the pipeline's name"`
 	Start      string `yaml:"start" default:"earliest" enum:"earliest|latest" doc:"where to begin without a committed offset"`
 	OutOfRange string `yaml:"out_of_range" default:"earliest" enum:"earliest|latest|fail" doc:"where to go on when the committed offset is no longer there"`

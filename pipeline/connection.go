@@ -78,6 +78,12 @@ func (c *checker) sasl(path string, s *saslConfig) {
 	if s == nil || c.fault(path) {
 		return
 	}
+	if s.Mechanism == "OAUTHBEARER" && s.TokenFile != "" {
+		if s.TokenURL != "" {
+			c.problem(join(path, "token_file"), "is given beside token_url: keep one")
+		}
+		return
+	}
 	if s.Username == "" {
 		c.problem(join(path, "username"), "is required by %s", s.Mechanism)
 	}
@@ -88,10 +94,10 @@ func (c *checker) sasl(path string, s *saslConfig) {
 		c.problem(join(path, "password"), "is required: write ${NAME} to take it from the environment, or give password_file")
 	}
 	if s.Mechanism == "OAUTHBEARER" && s.TokenURL == "" {
-		c.problem(join(path, "token_url"), "is required by OAUTHBEARER")
+		c.problem(join(path, "token_url"), "is required by OAUTHBEARER, or give token_file")
 	}
-	if s.Mechanism != "OAUTHBEARER" && (s.TokenURL != "" || s.Scope != "") {
-		c.problem(path, "token_url and scope belong to OAUTHBEARER")
+	if s.Mechanism != "OAUTHBEARER" && (s.TokenURL != "" || s.TokenFile != "" || s.Scope != "") {
+		c.problem(path, "token_url, token_file and scope belong to OAUTHBEARER")
 	}
 }
 

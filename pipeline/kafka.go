@@ -43,7 +43,7 @@ func (a *assembly) kafkaConnection(own connection, side kafka.Side) (kafka.Conne
 	if s := c.SASL; s != nil {
 		out.SASL = &kafka.SASL{
 			Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(), PasswordFile: s.PasswordFile,
-			TokenURL: s.TokenURL, Scope: s.Scope,
+			TokenURL: s.TokenURL, TokenFile: s.TokenFile, Scope: s.Scope,
 		}
 	}
 	return out, nil

@@ -17,3 +17,11 @@ func TestAClientSettingOfTheOtherSideIsTaken(t *testing.T) {
 		t.Error("a value that is no number was taken")
 	}
 }
+
+func TestATokenFileAloneIsALogin(t *testing.T) {
+	mustLoad(t, "name: p\nkafka: {brokers: [h:9092], sasl: {mechanism: OAUTHBEARER, token_file: /run/token}}\nsource: {kafka: {topics: [a]}}\nsink: {file: {path: out}}\n")
+}
+
+func TestASinkThatAnExpressionMatchesInPartIsNoLoop(t *testing.T) {
+	mustLoad(t, "name: p\nkafka: {brokers: [h:9092]}\nsource: {kafka: {topics: /a/}}\nsink: {kafka: {topic: a.enriched}}\n")
+}
