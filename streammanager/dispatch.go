@@ -110,6 +110,8 @@ func (l *loop) start() {
 		switch {
 		case !l.again.empty():
 			fs = l.again.pop()
+		case !l.roomForCalls():
+			return
 		case !l.fresh.empty():
 			fs = l.fresh.pop()
 		case len(l.turn) > 0:
@@ -176,6 +178,7 @@ func (l *loop) startCall(fs []*flow) {
 
 func (l *loop) launch(c *call, step int) {
 	c.results = make([]result, len(c.flows))
+	l.called += len(c.flows)
 	c.ctx, c.cancel = context.WithCancel(l.s.callCtx)
 	c.at.Store(int32(step))
 	l.busy++

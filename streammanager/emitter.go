@@ -34,6 +34,7 @@ func (e *emitter) run(ctx context.Context, in *mailbox[emission]) {
 		batch = in.take(batch)
 		for i := range batch {
 			e.emit(ctx, batch[i])
+			batch[i] = emission{} // or it would be kept as long as the stream is quiet
 		}
 	}
 }
@@ -64,6 +65,10 @@ func (e *emitter) produce(ctx context.Context, sink Sink, u *unit, records []Rec
 	a.left.Store(int32(len(records)))
 	single := e.single.Load()
 	for i := range records {
+		if i > 0 && (!u.part.live.Load() || e.broken.Load()) {
+			a.done(errEpochEnded) // while the sink had no room for the one before
+			continue
+		}
 		if !single {
 			sink.Produce(ctx, &records[i], a.done)
 			continue
@@ -88,7 +93,7 @@ type acks struct {
 
 func (a *acks) done(err error) {
 	if err != nil {
-		if severity(err) == 2 {
+		if severity(err) == 2 && !errors.Is(err, errEpochEnded) {
 			// What follows must not overtake what was refused.
 			a.s.emitter.broken.Store(true)
 		}

@@ -39,6 +39,7 @@ func (l *loop) startInline() {
 func (l *loop) returnedInline(c *call) {
 	p := c.inline
 	p.busy = false
+	l.called -= len(c.flows)
 	for i, f := range c.flows {
 		u, r := f.u, &c.results[i]
 		u.calls--
@@ -68,6 +69,7 @@ func (l *loop) returnedInline(c *call) {
 			}
 		}
 		u.state = unitDone
+		l.settleOutputs(u)
 		l.leave(u)
 	}
 	if len(p.queue) > 0 && p.live.Load() {

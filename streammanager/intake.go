@@ -58,6 +58,9 @@ func (l *loop) admit(it *readItem) {
 	l.bytes += u.size
 	p.units++
 	p.bytes += u.size
+	if u.failure == nil && !u.pass {
+		l.owe(u)
+	}
 	if p.revoking {
 		l.abandonUnit(u)
 		return

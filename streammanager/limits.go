@@ -31,16 +31,18 @@ func (l *loop) tooMany(p *partition) bool {
 	if n < 2 {
 		return false
 	}
+	owed := l.outputs.of(p.owing, l.bytes, l.events)
 	return overShare(int64(p.units), int64(l.events), int64(lim.InFlightEvents), n, p.paused) ||
-		overShare(p.bytes, l.bytes, lim.InFlightBytes, n, p.paused)
+		overShare(p.bytes+owed, l.expected(), lim.InFlightBytes, n, p.paused)
 }
 
 // overShare holds a partition back once three quarters of a limit are used and it has more than half of
-// the limit or twice its even share, until it is under its even share.
+// the limit or twice its even share. It goes on when it is under its even share, or when half of the limit
+// is free again: what it has may be stuck for long.
 func overShare(has, used, limit int64, parts int, paused bool) bool {
 	share := limit / int64(parts)
 	if paused {
-		return has > share
+		return has > share && used*2 > limit
 	}
 	return used*4 >= limit*3 && (has*2 > limit || has > 2*share)
 }
@@ -62,4 +64,60 @@ func (l *loop) room(used, limit int64) int64 {
 		return mark - used
 	}
 	return limit - used
+}
+
+// estimate is a moving mean of the bytes of an event's outputs. Events are read while there is room for
+// their outputs too: those come later, when nothing can be done about what was read.
+type estimate struct {
+	mean  float64
+	known int // events that were counted, as far as it matters
+}
+
+// memory is over how many events the mean goes.
+const memory = 64
+
+func (e *estimate) learn(bytes int64) {
+	e.known = min(e.known+1, memory)
+	e.mean += (float64(bytes) - e.mean) / float64(e.known)
+}
+
+// of returns what the outputs of n events will take. Before any is known they are taken to be as large as
+// the events in flight.
+func (e *estimate) of(n int, bytes int64, events int) int64 {
+	switch {
+	case n == 0:
+		return 0
+	case e.known < memory:
+		return max(int64(float64(n)*e.mean), int64(n)*(bytes/int64(max(1, events))))
+	}
+	return int64(float64(n) * e.mean)
+}
+
+// expected is what is in flight, and what is still to come of it.
+func (l *loop) expected() int64 { return l.bytes + l.outputs.of(l.owing, l.bytes, l.events) }
+
+// owe notes that outputs of u are to come.
+func (l *loop) owe(u *unit) {
+	u.owing = true
+	l.owing++
+	u.part.owing++
+}
+
+// settleOutputs notes that the outputs of u are known and counted, or that there will be none.
+func (l *loop) settleOutputs(u *unit) {
+	if !u.owing {
+		return
+	}
+	u.owing = false
+	l.owing--
+	u.part.owing--
+	if u.state == unitDone && u.failure == nil {
+		l.outputs.learn(u.size - u.input)
+	}
+}
+
+// roomForCalls reports whether the outputs of another call would fit the limit. Only what is on its way to
+// a sink is waited for: it makes room by itself.
+func (l *loop) roomForCalls() bool {
+	return l.leaving == 0 || l.bytes+l.outputs.of(l.called, l.bytes, l.events) < l.s.cfg.Limits.InFlightBytes
 }

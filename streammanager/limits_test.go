@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
@@ -70,4 +73,149 @@ func TestAHangingKeyLeavesTheOthersTheirRate(t *testing.T) {
 			t.Errorf("the stop took %v", took)
 		}
 	})
+}
+
+// What waits for a sink was enlarged by the functions; no more of it is made than fits.
+func TestOutputsBehindAStoppedSinkStayWithinTheLimit(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const limit, output, workers = 100_000, 2_000, 4
+			h := newHarness(t, false, streammanager.Config{Workers: workers, Limits: streammanager.Limits{InFlightBytes: limit}}, func(b *streammanager.Builder) {
+				step := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+					ev.SetValue([]byte(strings.Repeat("o", output)))
+					return []*event.Event{ev}, nil
+				})
+				step.Inline = inline
+				b.Process(step)
+			})
+			h.sink.hold = true
+			for i := range 1000 {
+				h.src.add(int32(i%4), fmt.Sprint(i), "small")
+			}
+			stop := h.start(t)
+			time.Sleep(time.Minute)
+			most := int64(limit + workers*output)
+			if inline {
+				most = limit + workers*256*output // a task takes up to 256 events
+			}
+			if st := h.stream.Status(); st.InFlightBytes < limit/2 || st.InFlightBytes > most {
+				t.Errorf("inline %v: %d bytes in flight behind a stopped sink, want about the limit of %d", inline, st.InFlightBytes, limit)
+			}
+			h.sink.let()
+			time.Sleep(time.Minute)
+			if got := len(h.sink.values()); got != 1000 {
+				t.Errorf("inline %v: got %d outputs, want 1000", inline, got)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A partition that is over its share with events that are stuck goes on while there is room.
+func TestABacklogThatFitsLeavesItsPartitionGoing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{Limits: streammanager.Limits{InFlightEvents: 1000}, ShutdownTimeout: 5 * time.Second}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if string(ev.Key()) == "hang" {
+					return nil, event.Hold(errTest, time.Now().Add(time.Second))
+				}
+				time.Sleep(10 * time.Millisecond)
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for i := range 300 {
+			h.src.add(0, "hang", fmt.Sprint("hang", i))
+		}
+		for i := range 16_000 {
+			h.src.add(int32(i%8), fmt.Sprint(i), fmt.Sprint(i))
+		}
+		stop := h.start(t)
+		time.Sleep(time.Minute)
+		if got := len(h.sink.values()); got != 16_000 {
+			t.Errorf("got %d outputs of other keys, want 16,000: 300 stuck events of one partition fit a limit of 1,000", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTimeAtALimitCountsWhileItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		h := newHarness(t, false, streammanager.Config{Limits: streammanager.Limits{InFlightEvents: 10}, Metrics: reg}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.sink.hold = true
+		for i := range 100 {
+			h.src.add(0, fmt.Sprint(i), "v")
+		}
+		stop := h.start(t)
+		time.Sleep(time.Minute)
+		if got := metric(t, reg, "enricher_paused_seconds_total"); got < 50 || got > 61 {
+			t.Errorf("enricher_paused_seconds_total: %v after a minute at the limit", got)
+		}
+		h.sink.let()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAPartitionThatStandsStillIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var healed atomic.Bool
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if string(ev.Value()) == "stuck" && !healed.Load() {
+					return nil, event.Hold(errTest, time.Now().Add(time.Second))
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		h.src.add(0, "a", "stuck")
+		h.src.add(1, "b", "fine")
+		stop := h.start(t)
+		time.Sleep(4 * time.Minute)
+		if err := h.stream.Status().Ready; err != nil {
+			t.Errorf("after four minutes: %v, want ready", err)
+		}
+		time.Sleep(2 * time.Minute)
+		if err := h.stream.Status().Ready; err == nil || !strings.Contains(err.Error(), `topic "in" partition 0 stands still at offset 0`) {
+			t.Errorf("after six minutes: %v, want the partition and offset", err)
+		}
+		healed.Store(true)
+		time.Sleep(time.Minute)
+		if err := h.stream.Status().Ready; err != nil {
+			t.Errorf("afterwards: %v, want ready, also when idle", err)
+		}
+		time.Sleep(time.Hour)
+		if err := h.stream.Status().Ready; err != nil {
+			t.Errorf("idle for an hour: %v, want ready", err)
+		}
+		if n := strings.Count(h.log.String(), "partition stalled"); n != 1 {
+			t.Errorf("said %d times that a partition stalled, want once", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// metric returns the sum of a counter or gauge.
+func metric(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
 }

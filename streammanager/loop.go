@@ -30,6 +30,9 @@ type loop struct {
 
 	events, busy, leaving int
 	bytes                 int64
+	owing                 int            // events whose outputs are not known yet
+	called                int            // events in calls
+	outputs               estimate       // bytes of the outputs of an event
 	hung                  int            // calls that were abandoned and have not returned
 	calls                 map[*call]bool // calls that run
 
@@ -81,12 +84,14 @@ func (l *loop) run(ctx context.Context) error {
 		select {
 		case <-stop:
 			stop = nil
+			l.now = time.Now()
 			l.drain(l.s.cfg.ShutdownTimeout)
 		case <-l.s.control.notify:
 		case <-l.s.completions.notify:
 		case got = <-l.s.readings:
 			read = true
 		case <-commitTick.C:
+			l.now = time.Now()
 			l.commit()
 			l.observeLag()
 		case <-tick.C:
@@ -100,6 +105,7 @@ func (l *loop) run(ctx context.Context) error {
 		for i := range done {
 			l.complete(&done[i])
 		}
+		clear(done) // or it would be kept as long as the stream is quiet
 		if read {
 			l.read(got)
 		}
@@ -153,7 +159,7 @@ func (l *loop) advance() {
 
 func (l *loop) full() bool {
 	lim := l.s.cfg.Limits
-	return l.events >= lim.InFlightEvents || l.bytes >= lim.InFlightBytes || l.needs > 0
+	return l.events >= lim.InFlightEvents || l.expected() >= lim.InFlightBytes || l.needs > 0
 }
 
 // grant lets the reader read, for as much as the limits have room.
@@ -164,19 +170,17 @@ func (l *loop) grant() {
 	}
 	g := grant{
 		events: int(l.room(int64(l.events), int64(l.s.cfg.Limits.InFlightEvents))),
-		bytes:  l.room(l.bytes, l.s.cfg.Limits.InFlightBytes), alone: l.events == 0,
+		bytes:  l.room(l.expected(), l.s.cfg.Limits.InFlightBytes), alone: l.events == 0,
 	}
 	blocked := g.events <= 0 || (!g.alone && (g.bytes <= 0 || g.bytes < l.needs)) || l.s.pauser == nil && l.uncommittedFull()
-	if blocked {
-		if l.limitedAt.IsZero() {
-			l.limitedAt = l.now
-		}
-		return
-	}
 	if !l.limitedAt.IsZero() {
 		l.s.metrics.paused.Add(l.now.Sub(l.limitedAt).Seconds())
-		l.limitedAt = time.Time{}
 	}
+	if blocked {
+		l.limitedAt = l.now
+		return
+	}
+	l.limitedAt = time.Time{}
 	l.granted, l.needs = true, 0
 	l.s.grants <- g // holds one; the reader has answered the last
 }

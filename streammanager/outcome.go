@@ -21,6 +21,7 @@ func (l *loop) unitDone(u *unit) {
 		return
 	}
 	u.state = unitDone
+	l.settleOutputs(u)
 	ks := u.ks
 	ks.b.open--
 	for ks.release < len(ks.units) && ks.units[ks.release].state >= unitDone {
@@ -144,6 +145,7 @@ func (l *loop) finish(u *unit, outcome string) {
 		return
 	}
 	u.state = unitFinished
+	l.settleOutputs(u)
 	p := u.part
 	l.events--
 	l.bytes -= u.size

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // partition is one assignment of a partition to this stream: one epoch. A new assignment is a new
@@ -25,14 +26,18 @@ type partition struct {
 	committed int64   // last position that was committed or read from
 	units     int     // unfinished events
 	bytes     int64   // their bytes
+	owing     int     // those whose outputs are not known yet
 	queue     []*unit // of a chain without calls: what waits for the partition's task
 	busy      bool    // of a chain without calls: the partition's task runs
 	barrier   *unit   // a tombstone that everything behind it waits for
 	door      []*unit // what was read behind the barrier
 	paused    bool
 	revoking  bool
-	seen      int64 // end of the log when it last answered, -1 unknown
-	running   int   // units in calls, or called and not yet acknowledged
+	seen      int64     // end of the log when it last answered, -1 unknown
+	at        int64     // the tracker's position when it was last looked at
+	moved     time.Time // when that had changed, or nothing was left to do
+	stalled   bool
+	running   int // units in calls, or called and not yet acknowledged
 }
 
 // assignment holds the live partitions, for the reader and the committer beside the loop.

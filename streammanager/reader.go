@@ -160,7 +160,8 @@ func (r *reader) item(ctx context.Context, part *partition, rec *Record) readIte
 		return it
 	}
 	ev := copyRecord(part, rec)
-	u := &unit{ev: ev, part: part, size: recordSize(rec), readAt: time.Now()}
+	size := recordSize(rec)
+	u := &unit{ev: ev, part: part, size: size, input: size, readAt: time.Now()}
 	keep, name, err := r.s.examine(ctx, u)
 	if err != nil {
 		u.failure = r.s.failure(u, err, name, 0, 0)

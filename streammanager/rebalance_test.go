@@ -257,3 +257,44 @@ func TestAStopEndsInTimeWhilePartitionsComeAndGo(t *testing.T) {
 		}
 	})
 }
+
+// roomless is a sink whose first Produce waits for room.
+type roomless struct {
+	*memSink
+	room chan struct{}
+}
+
+func (s roomless) Produce(ctx context.Context, r *streammanager.Record, done func(error)) {
+	<-s.room
+	s.memSink.Produce(ctx, r, done)
+}
+
+func TestNothingMoreOfAnEventIsSentOnceItsPartitionIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := roomless{memSink: &memSink{}, room: make(chan struct{})}
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.To(sink).Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				return []*event.Event{ev, ev.Clone()}, nil
+			}))
+		})
+		h.src.add(0, "a", "twice")
+		stop := h.start(t)
+		time.Sleep(time.Second)
+		h.src.lose(tp{"in", 0})
+		close(sink.room)
+		time.Sleep(time.Minute)
+		equal(t, "outputs", sink.values(), []string{"twice"})
+		if err := h.stream.Status().Ready; err != nil {
+			t.Errorf("status: %v, want ready: the sink has not failed", err)
+		}
+		h.src.assign(tp{"in", 0})
+		time.Sleep(time.Minute)
+		equal(t, "outputs after it was given back", sink.values(), []string{"twice", "twice", "twice"})
+		if got := h.src.offset(0); got != 1 {
+			t.Errorf("committed %d, want 1", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -28,6 +28,7 @@ func (l *loop) returned(c *call) {
 	}
 	b := c.flows[0].u.ks.b
 	b.active -= len(c.flows)
+	l.called -= len(c.flows)
 	var waiting []*flow
 	latest := l.now
 	for i, f := range c.flows {

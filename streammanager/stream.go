@@ -1,6 +1,7 @@
 package streammanager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,10 @@ type Stream struct {
 	interruptPoll             context.CancelFunc
 	twoPartitions             atomic.Bool
 
-	mu      sync.Mutex // guards status and trouble
+	mu      sync.Mutex // guards all below
 	status  Status
-	trouble error
+	trouble error // of the sink
+	stall   error // of a partition
 }
 
 // Run carries events until ctx ends, the source ends, or something fails for good. When ctx ends it
@@ -222,10 +224,10 @@ func (s *Stream) warnTwoPartitions(a, b *unit) {
 // Status tells how the stream does. It may be called at any time from any goroutine.
 func (s *Stream) Status() Status {
 	s.mu.Lock()
-	st, trouble := s.status, s.trouble
+	st := s.status
+	st.Ready = cmp.Or(s.trouble, s.stall)
 	st.ErrorsByType = maps.Clone(st.ErrorsByType)
 	s.mu.Unlock()
-	st.Ready = trouble
 	for _, part := range []struct {
 		name string
 		v    any
@@ -272,20 +274,6 @@ func (s *Stream) publish(l *loop) {
 	s.status = m.counts
 	s.status.ErrorsByType = byType
 	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes
-}
-
-// observeLag sets the gauges of how far behind the stream is.
-func (l *loop) observeLag() {
-	oldest := 0.0
-	for p := range l.parts {
-		if p.seen >= 0 {
-			l.s.metrics.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition)).Set(float64(max(0, p.seen-p.tracker.position())))
-		}
-		if ms, ok := p.tracker.oldest(); ok {
-			oldest = max(oldest, l.now.Sub(time.UnixMilli(ms)).Seconds())
-		}
-	}
-	l.s.metrics.lagSec.Set(oldest)
 }
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }

@@ -180,3 +180,29 @@ func TestAWaitGivesTheWorkerBack(t *testing.T) {
 		equal(t, "order", h.sink.values(), []string{"quick", "slow"})
 	})
 }
+
+// A stop that comes long after the last message has its whole time.
+func TestAStopOfAStreamThatWasQuietHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{CommitInterval: time.Hour, ShutdownTimeout: 6 * time.Second}, func(b *streammanager.Builder) {
+			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+				select {
+				case <-time.After(31 * time.Second):
+					return []*event.Event{ev}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}))
+		})
+		h.src.add(0, "a", "0")
+		stop := h.start(t)
+		time.Sleep(30 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		equal(t, "outputs", h.sink.values(), []string{"0"})
+		if got := h.src.offset(0); got != 1 {
+			t.Errorf("committed %d, want 1", got)
+		}
+	})
+}

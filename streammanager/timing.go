@@ -64,6 +64,7 @@ func (l *loop) look(t *timer) {
 	l.s.log.Error("call abandoned: it did not return after its deadline", "function", st.Name, "timeout", st.Timeout)
 	b := c.flows[0].u.ks.b
 	b.active -= len(c.flows)
+	l.called -= len(c.flows)
 	for _, f := range c.flows {
 		u := f.u
 		u.calls--

@@ -15,6 +15,8 @@ type unit struct {
 	number uint64 // in the partition's tracker
 	order  uint64 // of its reading, over all partitions
 	size   int64  // bytes counted in the limits: the input, later its outputs too
+	input  int64  // those of the input
+	owing  bool   // its outputs are not known yet; room is kept for them
 	readAt time.Time
 
 	key   string

@@ -1,0 +1,55 @@
+package streammanager
+
+import (
+	"fmt"
+	"time"
+)
+
+// stalledAfter is how long a partition with records left may stand still before the stream is not ready:
+// longer than calls and the holds of a host take by their defaults.
+const stalledAfter = 5 * time.Minute
+
+// observeLag sets the gauges of how far behind the stream is, and looks for partitions that stand still.
+func (l *loop) observeLag() {
+	oldest := 0.0
+	var stall error
+	for p := range l.parts {
+		if p.seen >= 0 {
+			l.s.metrics.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition)).Set(float64(max(0, p.seen-p.tracker.position())))
+		}
+		if ms, ok := p.tracker.oldest(); ok {
+			oldest = max(oldest, l.now.Sub(time.UnixMilli(ms)).Seconds())
+		}
+		if err := l.stall(p); err != nil {
+			stall = err
+		}
+	}
+	l.s.metrics.lagSec.Set(oldest)
+	l.s.setStall(stall)
+}
+
+// stall tells whether p has records left and has not moved for too long.
+func (l *loop) stall(p *partition) error {
+	at := p.tracker.position()
+	if p.moved.IsZero() || at != p.at || p.tracker.length == 0 && p.seen <= at {
+		p.at, p.moved, p.stalled = at, l.now, false
+		return nil
+	}
+	still := l.now.Sub(p.moved)
+	if still < stalledAfter+l.s.window.Timeout {
+		return nil
+	}
+	err := fmt.Errorf("topic %q partition %d stands still at offset %d for %v, with %d records left: the event there is not finished",
+		p.tp.Topic, p.tp.Partition, at, still.Round(time.Second), max(p.seen-at, int64(p.tracker.length)))
+	if !p.stalled {
+		p.stalled = true
+		l.s.log.Warn("partition stalled", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", at, "err", err)
+	}
+	return err
+}
+
+func (s *Stream) setStall(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stall = err
+}
