@@ -21,13 +21,15 @@ type hangCase struct {
 func hangCases() []hangCase {
 	if *full {
 		return []hangCase{
-			{name: "a backlog within the limits", hot: 1_000, events: 10_000, bytes: 64 << 20, fits: true, timeout: 10 * time.Second},
+			{name: "a backlog within the limits", hot: 2_000, events: 10_000, bytes: 64 << 20, fits: true, timeout: 10 * time.Second},
 			{name: "a partition full of events", hot: 8_000, events: 10_000, bytes: 64 << 20, timeout: 10 * time.Second},
+			{name: "a partition full of bytes", hot: 8_000, events: 10_000, bytes: 8 << 20, timeout: 10 * time.Second},
 		}
 	}
 	return []hangCase{
-		{name: "a backlog within the limits", hot: 100, events: 1_000, bytes: 64 << 20, fits: true, timeout: time.Second},
+		{name: "a backlog within the limits", hot: 300, events: 1_000, bytes: 64 << 20, fits: true, timeout: time.Second},
 		{name: "a partition full of events", hot: 400, events: 400, bytes: 64 << 20, timeout: time.Second},
+		{name: "a partition full of bytes", hot: 400, events: 10_000, bytes: 512 << 10, timeout: time.Second},
 	}
 }
 

@@ -29,6 +29,7 @@ func sinkCases() []sinkCase {
 			sinkCase{name: "10,000 events of 20 kB", events: 10_000, pad: 20_000},
 			sinkCase{name: "10,000 events of 20 kB, small buffers", events: 10_000, pad: 20_000, settings: tight},
 			sinkCase{name: "10,000 answers of 2 kB", events: 10_000, answer: 2_000},
+			sinkCase{name: "10,000 answers of 20 kB", events: 10_000, answer: 20_000},
 		)
 	}
 	return cases
@@ -61,6 +62,9 @@ func stoppedSink(t *testing.T, c sinkCase) {
 			mib(live), waiting.events, mib(limit), mib(said), mib(idleHeap))
 	}
 	paused := w.metrics().value("enricher_paused_seconds_total")
+	if waiting.events < float64(c.events) && paused == 0 {
+		t.Error("enricher_paused_seconds_total is 0 while a limit holds the polling")
+	}
 
 	b.resumeProduce(outputTopic)
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
