@@ -85,6 +85,13 @@ func (l *Ledger) after(partition int32, from int64) int64 {
 	return from
 }
 
+// tookAlong reports whether a call for others may have made something of an event.
+func (l *Ledger) tookAlong(id ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.shared[id]) > 0
+}
+
 // commitSeen checks a commit on its way to the broker: nothing unfinished may lie behind it.
 func (l *Ledger) commitSeen(partition int32, offset int64) {
 	l.mu.Lock()

@@ -265,9 +265,9 @@ func (w *world) ended(k *worker) {
 	}
 }
 
-// lastWork is what a stop may take beside its time-out: the last commit, the last flush, and the wait for
-// calls that do not return.
-const lastWork = 2*5*time.Second + grace
+// lastWork is what a stop may take beside its time-out: the last commit, leaving a group that does not
+// answer, and the wait for calls that do not return.
+const lastWork = 5*time.Second + 10*time.Second + grace
 
 var position = regexp.MustCompile(`topic "in" partition (\d+) offset (\d+)`)
 
