@@ -204,7 +204,9 @@ func (b *Builder) Build() (*Stream, error) {
 func (s *Stream) findAbilities() {
 	s.committer, _ = s.source.(Committer)
 	s.rewinder, _ = s.source.(Rewinder)
-	s.pauser, _ = s.source.(Pauser)
+	if s.rewinder != nil { // what was fetched before a pause has to come again
+		s.pauser, _ = s.source.(Pauser)
+	}
 	s.preparer, _ = s.sink.(Preparer)
 	s.sinkChecker, _ = s.sink.(Checker)
 	s.errorPreparer, _ = s.errorSink.(Preparer)

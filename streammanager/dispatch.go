@@ -14,7 +14,14 @@ const grace = 2 * time.Second
 
 // dispatchClosed turns windows that closed into batches.
 func (l *loop) dispatchClosed() {
-	for _, c := range l.windows.Take() {
+	for closed := l.windows.Take(); len(closed) > 0; closed = l.windows.Take() {
+		l.dispatch(closed)
+		l.closeEarly() // what was given up freed its lane
+	}
+}
+
+func (l *loop) dispatch(closed []window.Closed[*unit]) {
+	for _, c := range closed {
 		l.s.metrics.closed.WithLabelValues(string(c.Reason)).Inc()
 		l.s.metrics.batchEvents.Observe(float64(len(c.Items)))
 		b := &batch{keys: make(map[string]*keyState, 1), dispatched: l.now, open: len(c.Items)}

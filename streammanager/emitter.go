@@ -93,7 +93,7 @@ type acks struct {
 
 func (a *acks) done(err error) {
 	if err != nil {
-		if severity(err) == 2 && !errors.Is(err, errEpochEnded) {
+		if severity(err) == severitySink {
 			// What follows must not overtake what was refused.
 			a.s.emitter.broken.Store(true)
 		}
@@ -115,16 +115,25 @@ func (a *acks) done(err error) {
 // record's own fault.
 func worse(a, b error) bool { return severity(a) > severity(b) }
 
+// The severities that others ask for. An answer that nobody waits for any more must not hide that the sink
+// failed: the loop would not go back, and nothing would be sent again.
+const (
+	severitySink  = 3
+	severityFatal = 4
+)
+
 func severity(err error) int {
 	var fatal *event.FatalError
 	var reject *event.RejectError
 	switch {
 	case errors.As(err, &fatal):
-		return 3
+		return severityFatal
 	case errors.As(err, &reject):
 		return 1
+	case errors.Is(err, errEpochEnded):
+		return 2
 	}
-	return 2
+	return severitySink
 }
 
 // emitError sends the error event of a unit, cut if it does not fit.

@@ -83,7 +83,7 @@ func (l *loop) inlineUnfinished(u *unit) {
 }
 
 func (l *loop) fatalInline(u *unit, r *result) bool {
-	if severity(r.err) < 3 {
+	if severity(r.err) < severityFatal {
 		return false
 	}
 	l.fail(errors.Join(errors.New("function at "+where(u.ev.Position())), r.err))

@@ -23,8 +23,10 @@ func (l *loop) read(got reading) {
 	switch {
 	case got.err == nil:
 	case errors.Is(got.err, io.EOF):
-		l.s.log.Info("source has ended")
-		l.drain(0)
+		if l.mode == working && !l.rewind.active { // after a rewind it is asked again
+			l.s.log.Info("source has ended")
+			l.mode = draining
+		}
 	case errors.Is(got.err, context.Canceled) && l.mode != working:
 	default:
 		l.fail(fmt.Errorf("reading from the source: %w", got.err))

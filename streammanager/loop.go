@@ -126,7 +126,7 @@ func (l *loop) rearm(tick *time.Timer) {
 		next, ok = l.until, true
 	}
 	for _, r := range l.revokes {
-		if !ok || r.deadline.Before(next) {
+		if !r.committing && (!ok || r.deadline.Before(next)) {
 			next, ok = r.deadline, true
 		}
 	}
@@ -142,9 +142,7 @@ func (l *loop) rearm(tick *time.Timer) {
 
 // advance does all that the messages of this turn made possible.
 func (l *loop) advance() {
-	if l.mode == draining {
-		l.windows.CloseAll(window.ByDrain)
-	}
+	l.closeEarly()
 	l.dispatchClosed()
 	l.start()
 	l.fill()
@@ -155,6 +153,19 @@ func (l *loop) advance() {
 	}
 	l.grant()
 	l.s.publish(l)
+}
+
+// closeEarly closes what must not wait for its time: also what a freed lane has put into a window since.
+func (l *loop) closeEarly() {
+	if l.mode == draining {
+		l.windows.CloseAll(window.ByDrain)
+		return
+	}
+	for p := range l.parts {
+		if p.barrier != nil {
+			l.windows.CloseHolding(p.id, window.ByBarrier)
+		}
+	}
 }
 
 func (l *loop) full() bool {

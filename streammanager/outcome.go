@@ -126,7 +126,9 @@ func (l *loop) acked(u *unit, err error) {
 	case errors.As(err, &fatal):
 		l.finish(u, "")
 		l.fail(err)
-	case errors.As(err, &reject) && u.failure == nil && u.part.live.Load():
+	case errors.As(err, &reject) && !u.part.live.Load():
+		l.finish(u, "")
+	case errors.As(err, &reject) && u.failure == nil:
 		u.failure = l.s.failure(u, err, "sink", 0, 0)
 		u.part.running++
 		l.leave(u)
@@ -161,6 +163,9 @@ func (l *loop) finish(u *unit, outcome string) {
 		l.openDoor(p, outcome != "")
 	}
 	l.liftBarrier(p)
+	if b := p.barrier; b != nil && b.state == unitQueued && p.units == 1+len(p.door) {
+		l.abandonUnit(b) // something before it stays unfinished, so must it and all behind it
+	}
 	l.freeKey(u.ks)
 	u.flows = nil
 }

@@ -191,6 +191,16 @@ func (l *loop) purge(p *partition) {
 	l.purgeQueue(&l.fresh)
 	l.purgeQueue(&l.again)
 	l.purgeWaits(func(f *flow) bool { return f.u.part == p })
+	for c := range l.calls {
+		if c.inline != nil {
+			continue
+		}
+		for _, f := range c.flows[0].u.ks.b.arrived {
+			if f.u.part == p && f.state == flowArrived {
+				l.giveUp(f)
+			}
+		}
+	}
 }
 
 // purgeQueue takes the flows out that nothing may be started for.

@@ -65,7 +65,6 @@ func (l *loop) apply(f *flow, r *result) (time.Time, bool) {
 		l.leaveWork(f)
 		l.fork(f, r)
 	case r.events != nil:
-		l.leaveWork(f)
 		l.derive(f, r)
 	default: // reached a BatchFunc
 		f.ev, f.step, f.attempts = r.ev, r.step, r.tries
@@ -121,8 +120,7 @@ func (l *loop) derive(f *flow, r *result) {
 		}
 	}
 	if l.s.cfg.Order == OrderKeySerial && !u.ks.loose {
-		u.ks.active++
-		l.leaveWork(f)
+		l.leaveWork(f) // only now: what was derived goes before the key's later events
 		return
 	}
 	for _, m := range made {

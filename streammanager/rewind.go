@@ -20,7 +20,7 @@ type rewinding struct {
 const goodAgain = 1000
 
 func (r *rewinding) due(l *loop) time.Time {
-	if !r.active || l.leaving > 0 {
+	if !r.active || l.leaving > 0 || l.mode != working {
 		return time.Time{}
 	}
 	return r.at
@@ -48,10 +48,11 @@ func (l *loop) sinkFailed(err error) {
 		l.fail(fmt.Errorf("writing to the sink: %w", err))
 		return
 	}
-	if l.mode == draining {
+	if l.mode == draining && !l.until.IsZero() {
 		l.until = l.now // what is not written stays uncommitted
 		return
 	}
+	l.mode = working // a bounded source that had ended is read again
 	r := &l.rewind
 	r.tries++
 	r.good = 0

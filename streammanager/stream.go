@@ -123,7 +123,7 @@ func (s *Stream) open(ctx context.Context) error {
 	}
 	if s.errorSink != nil {
 		if err := s.errorSink.Open(ctx); err != nil {
-			return fmt.Errorf("opening the error sink: %w", err)
+			return errors.Join(fmt.Errorf("opening the error sink: %w", err), s.sink.Close(ctx))
 		}
 	}
 	return nil

@@ -44,8 +44,11 @@ func (l *loop) look(t *timer) {
 	if c.returned || c.abandoned {
 		return
 	}
-	deadline := time.Duration(c.deadline.Load())
+	deadline, step := time.Duration(c.deadline.Load()), int(c.at.Load())
 	at := l.s.started.Add(deadline)
+	if step == len(l.s.steps) {
+		deadline = 0 // it is past the last of them
+	}
 	if deadline == 0 || at.After(l.now) {
 		// The worker is in a later step, or between two.
 		t.at = at
@@ -60,7 +63,7 @@ func (l *loop) look(t *timer) {
 	l.hung++
 	l.s.metrics.abandoned.Inc()
 	l.s.resize(l.limitOfWorkers())
-	st := l.s.steps[c.at.Load()]
+	st := l.s.steps[step]
 	l.s.log.Error("call abandoned: it did not return after its deadline", "function", st.Name, "timeout", st.Timeout)
 	b := c.flows[0].u.ks.b
 	b.active -= len(c.flows)
@@ -108,8 +111,8 @@ func (l *loop) commit() {
 func (l *loop) drain(limit time.Duration) {
 	if l.mode == working {
 		l.mode = draining
-		l.s.interruptPoll()
 	}
+	l.s.interruptPoll()
 	if limit > 0 {
 		l.until = l.now.Add(limit - min(limit/5, 3*time.Second))
 		l.purgeWaitsPast()

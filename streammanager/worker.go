@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -67,6 +68,10 @@ func (w worker) stepName(i int) string {
 // runFlow carries one event through the chain from step on, as far as needs no wait.
 func (w worker) runFlow(c *call, ev *event.Event, step int, tries *event.Attempts, r *result) {
 	for ; step < len(w.s.steps); step++ {
+		if err := c.ctx.Err(); err != nil { // nobody waits for the result any more
+			*r = result{step: step, ev: ev, err: err, tries: tries}
+			return
+		}
 		st := &w.s.steps[step]
 		c.at.Store(int32(step))
 		if st.When != nil {
@@ -195,6 +200,8 @@ func (w worker) runBatch(c *call) {
 		switch {
 		case got[n].Err != nil:
 			*r = result{step: i, ev: f.ev, err: w.deadlineError(ctx, c, st, got[n].Err), tries: f.attempts}
+		case slices.Contains(got[n].Events, nil):
+			*r = result{step: i, ev: f.ev, err: event.Rejectf(event.Function, "function %q returned a nil event", st.Name), tries: f.attempts}
 		case len(got[n].Events) == 0:
 			*r = result{step: i, ended: true}
 		case i+1 == len(w.s.steps) && len(got[n].Events) == 1:
