@@ -22,6 +22,26 @@ type network struct {
 type conn struct {
 	net.Conn
 	n *network
+
+	at     time.Time // of the last write; the client writes one request after the other
+	writes int       // at that instant
+}
+
+// atOnce is how many requests of a connection may take no time at all. A client that asks again at once,
+// such as for a partition that has moved, would else stop virtual time.
+const atOnce = 1000
+
+// Write sends, and takes a while where too much is sent in one instant.
+func (c *conn) Write(b []byte) (int, error) {
+	if now := time.Now(); now.Equal(c.at) {
+		c.writes++
+	} else {
+		c.at, c.writes = now, 0
+	}
+	if c.writes > atOnce {
+		time.Sleep(time.Millisecond)
+	}
+	return c.Conn.Write(b)
 }
 
 // Close forgets the connection too.
