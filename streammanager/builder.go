@@ -102,7 +102,7 @@ type Failure struct {
 	Pipeline string
 }
 
-// ErrorFormat makes the record of an error event. It runs on a worker or in the emitter.
+// ErrorFormat makes the record of an error event. It runs in the emitter, one at a time.
 type ErrorFormat func(f *Failure) (*event.Event, error)
 
 // parts is what a user gives of a stream beside its Config.

@@ -32,6 +32,7 @@ func (l *loop) dispatch(closed []window.Closed[*unit]) {
 			u.part.running++
 			l.join(b, u)
 		}
+		l.windows.Recycle(c.Items)
 		for _, u := range b.units {
 			if slices.Contains(u.ks.gaps, u.part) {
 				l.unitDone(u) // one before it stays unfinished, so must it
@@ -47,7 +48,7 @@ func (l *loop) dispatch(closed []window.Closed[*unit]) {
 				l.endFlow(f)
 				continue
 			}
-			l.ready(f, false)
+			l.ready(f)
 		}
 		l.settleBatch(b)
 	}
@@ -64,8 +65,6 @@ func (l *loop) join(b *batch, u *unit) {
 	if ks == nil {
 		ks = &keyState{b: b, key: u.key, gaps: l.gapped[u.key]}
 		b.keys[u.key] = ks
-	} else if ks.units[0].part.tp != u.part.tp {
-		l.s.warnTwoPartitions(ks.units[0], u)
 	}
 	u.ks = ks
 	ks.units = append(ks.units, u)
@@ -73,16 +72,12 @@ func (l *loop) join(b *batch, u *unit) {
 }
 
 // ready queues a flow for a worker, behind the flow of its key that is at work if calls must not overlap.
-func (l *loop) ready(f *flow, before bool) {
+func (l *loop) ready(f *flow) {
 	ks := f.u.ks
 	if l.s.cfg.Order == OrderKeySerial && !ks.loose {
 		if ks.active > 0 {
 			f.state = flowSerial
-			if before {
-				ks.serial = append([]*flow{f}, ks.serial...)
-			} else {
-				ks.serial = append(ks.serial, f)
-			}
+			ks.serial = append(ks.serial, f)
 			return
 		}
 		ks.active++
@@ -103,7 +98,7 @@ func (l *loop) leaveWork(f *flow) {
 		next := ks.serial[0]
 		ks.serial = ks.serial[1:]
 		if next.state == flowSerial {
-			l.ready(next, false)
+			l.ready(next)
 		}
 	}
 }
@@ -178,7 +173,6 @@ func (l *loop) startCall(fs []*flow) {
 	c := &call{flows: fs, batchStep: fs[0].step < len(st) && st[fs[0].step].Batch != nil && fs[0].attempts != nil}
 	for _, f := range fs {
 		f.state = flowRunning
-		f.u.calls++
 	}
 	l.launch(c, fs[0].step)
 }

@@ -3,6 +3,7 @@ package streammanager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -146,6 +147,7 @@ func (e *emitter) emitError(ctx context.Context, em emission) {
 		}
 	}
 	if err != nil {
+		err = fmt.Errorf("writing the error event of %s: %w", where(em.u.ev.Position()), err)
 		e.s.completions.send(completion{acked: em.u, err: event.Fatal(err)})
 		return
 	}

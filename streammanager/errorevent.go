@@ -3,6 +3,7 @@ package streammanager
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +75,14 @@ func hasErrorHeaders(headers []event.Header) bool {
 	return false
 }
 
-func (s *Stream) errorRecord(f *Failure) (Record, error) {
+// errorRecord makes the record of an error event. A format that panics is an error like any other.
+func (s *Stream) errorRecord(f *Failure) (rec Record, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("format of error events panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = fmt.Errorf("formatting the error event: panic: %v", p)
+		}
+	}()
 	ev, err := s.errorFormat(f)
 	if err != nil {
 		return Record{}, fmt.Errorf("formatting the error event: %w", err)

@@ -24,7 +24,6 @@ func (l *loop) startInline() {
 		}
 		c.flows[i] = &flows[i]
 		u.state = unitRunning
-		u.calls++
 		p.running++
 	}
 	p.queue = p.queue[n:]
@@ -42,7 +41,6 @@ func (l *loop) returnedInline(c *call) {
 	l.called -= len(c.flows)
 	for i, f := range c.flows {
 		u, r := f.u, &c.results[i]
-		u.calls--
 		f.state = flowEnded
 		switch {
 		case !p.live.Load() || !r.done():

@@ -91,9 +91,12 @@ func (l *loop) enter(u *unit) {
 		l.windows.CloseHolding(u.part.id, window.ByBarrier)
 		l.liftBarrier(u.part)
 	default:
-		l.windows.Add(l.now, window.Item[*unit]{
+		before := l.windows.Add(l.now, window.Item[*unit]{
 			Value: u, Key: u.key, Keyless: u.loose, Group: u.group, Partition: u.part.id, Size: u.size,
 		})
+		if before >= 0 && before != u.part.id {
+			l.warnTwoPartitions(u, before)
+		}
 		l.dispatchClosed()
 	}
 }
@@ -118,6 +121,22 @@ func (l *loop) openDoor(p *partition, in bool) {
 			l.enter(u)
 		} else {
 			l.abandonUnit(u)
+		}
+	}
+}
+
+// warnTwoPartitions says once that the order of a key hangs on this worker alone: its events are on two
+// partitions. before is the partition of the event before u.
+func (l *loop) warnTwoPartitions(u *unit, before int) {
+	if l.warned {
+		return
+	}
+	for p := range l.parts {
+		if p.id == before && p.tp != u.part.tp {
+			l.warned = true
+			l.s.log.Warn("one key on two partitions: its order holds only within this worker, and only as read",
+				"first", fmt.Sprintf("topic %q partition %d", p.tp.Topic, p.tp.Partition), "second", where(u.ev.Position()))
+			return
 		}
 	}
 }

@@ -50,6 +50,7 @@ type loop struct {
 	rewind  rewinding
 
 	limitedAt time.Time // since when a limit stops the polling
+	warned    bool      // that a key is on two partitions
 }
 
 type mode uint8
@@ -215,7 +216,6 @@ func (l *loop) complete(c *completion) {
 func (l *loop) fail(err error) {
 	if l.failure == nil {
 		l.failure = err
-		l.s.log.Error("stream fails", "err", err)
 	}
 	l.drain(0)
 	l.until = l.now

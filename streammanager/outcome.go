@@ -87,6 +87,8 @@ func (l *loop) leave(u *unit) {
 // leaveFailed sends the error event, or says what on_error wants where there is no error sink.
 func (l *loop) leaveFailed(u *unit) {
 	if l.s.errorSink != nil {
+		l.s.log.Debug("error event", "topic", u.part.tp.Topic, "partition", u.part.tp.Partition, "offset", u.ev.Position().Offset,
+			"type", string(u.failure.Type), "function", u.failure.Function, "err", u.failure.Message)
 		l.leaving++
 		l.s.emissions.send(emission{u: u, failure: u.failure})
 		return

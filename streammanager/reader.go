@@ -3,7 +3,9 @@ package streammanager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -160,7 +162,7 @@ func (r *reader) item(ctx context.Context, part *partition, rec *Record) readIte
 		return it
 	}
 	ev := copyRecord(part, rec)
-	size := recordSize(rec)
+	size := int64(ev.Size())
 	u := &unit{ev: ev, part: part, size: size, input: size, readAt: time.Now()}
 	keep, name, err := r.s.examine(ctx, u)
 	if err != nil {
@@ -270,6 +272,7 @@ func (s *Stream) findKey(ctx context.Context, u *unit) error {
 func (s *Stream) guardBool(fn func() (bool, error)) (yes bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			s.log.Error("function panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = event.Rejectf(event.Panic, "panic: %v", p)
 		}
 	}()

@@ -3,6 +3,7 @@ package streammanager
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -12,6 +13,7 @@ import (
 func (l *loop) returned(c *call) {
 	c.returned = true
 	c.cancel()
+	defer func() { c.flows, c.results = nil, nil }() // the pool may keep the task, and with it the call, for long
 	if c.timer != nil {
 		l.timers.remove(c.timer) // it would keep the call and its events until it is due
 	}
@@ -32,7 +34,6 @@ func (l *loop) returned(c *call) {
 	var waiting []*flow
 	latest := l.now
 	for i, f := range c.flows {
-		f.u.calls--
 		if at, waits := l.apply(f, &c.results[i]); waits {
 			waiting = append(waiting, f)
 			if at.After(latest) {
@@ -113,18 +114,16 @@ func (l *loop) derive(f *flow, r *result) {
 	}
 	f.state = flowEnded
 	u.open += len(made) - 1
-	for i := len(made) - 1; i >= 0; i-- {
-		if l.s.cfg.Order == OrderKeySerial && !u.ks.loose {
-			u.ks.serial = append([]*flow{made[i]}, u.ks.serial...)
-			made[i].state = flowSerial
-		}
-	}
 	if l.s.cfg.Order == OrderKeySerial && !u.ks.loose {
-		l.leaveWork(f) // only now: what was derived goes before the key's later events
+		for _, m := range made {
+			m.state = flowSerial
+		}
+		u.ks.serial = slices.Concat(made, u.ks.serial) // what was derived goes before the key's later events
+		l.leaveWork(f)
 		return
 	}
 	for _, m := range made {
-		l.ready(m, false)
+		l.ready(m)
 	}
 }
 
@@ -203,10 +202,10 @@ func (l *loop) endFlow(f *flow) {
 		// The other flows of a failed unit are not carried on.
 		for _, other := range u.flows {
 			if other.state != flowEnded && other.state != flowRunning && other.state != flowReady {
-				serial := other.state == flowWaiting
+				waited := other.state == flowWaiting
 				other.state = flowEnded
 				u.open--
-				if serial {
+				if waited {
 					l.leaveWork(other)
 				}
 			}

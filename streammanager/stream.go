@@ -9,7 +9,6 @@ import (
 	"maps"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/alitto/pond/v2"
@@ -57,7 +56,6 @@ type Stream struct {
 	// hardCtx ends when everything must end; callCtx when calls must; pollCtx when the polling ends.
 	hardCtx, callCtx, pollCtx context.Context
 	interruptPoll             context.CancelFunc
-	twoPartitions             atomic.Bool
 
 	mu      sync.Mutex // guards all below
 	status  Status
@@ -212,13 +210,6 @@ func (s *Stream) setTrouble(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trouble = err
-}
-
-func (s *Stream) warnTwoPartitions(a, b *unit) {
-	if s.twoPartitions.CompareAndSwap(false, true) {
-		s.log.Warn("one key on two partitions: its order holds only within this worker, and only as read",
-			"first", where(a.ev.Position()), "second", where(b.ev.Position()))
-	}
 }
 
 // Status tells how the stream does. It may be called at any time from any goroutine.

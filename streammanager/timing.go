@@ -70,7 +70,6 @@ func (l *loop) look(t *timer) {
 	l.called -= len(c.flows)
 	for _, f := range c.flows {
 		u := f.u
-		u.calls--
 		if u.failure == nil && u.part.live.Load() && u.state == unitRunning {
 			tries := 0
 			if f.attempts != nil {

@@ -27,7 +27,6 @@ type unit struct {
 	ks      *keyState
 	flows   []*flow // what the event has become so far, in the order of the outputs
 	open    int     // flows that are not at their end
-	calls   int     // flows that are in a call
 	failure *Failure
 	state   unitState
 }

@@ -29,15 +29,19 @@ func (w worker) runFrom(c *call, at int) {
 			return
 		}
 		step := int(c.at.Load())
-		w.s.log.Error("function panicked", "function", w.stepName(step), "panic", fmt.Sprint(recover()), "stack", string(debug.Stack()))
-		err := event.Rejectf(event.Panic, "function %q panicked", w.stepName(step))
+		why := "it ended its goroutine"
+		if p := recover(); p != nil {
+			why = fmt.Sprint(p)
+		}
+		w.s.log.Error("function panicked", "function", w.stepName(step), "panic", why, "stack", string(debug.Stack()))
+		err := event.Rejectf(event.Panic, "function %q panicked: %.200s", w.stepName(step), why)
 		if !c.batchStep {
-			c.results[at] = result{step: step, err: err}
+			c.results[at] = result{step: step, err: err, tries: c.results[at].tries}
 			w.runFrom(c, at+1)
 			return
 		}
 		for i := range c.results {
-			c.results[i] = result{step: step, err: err}
+			c.results[i] = result{step: step, err: err, tries: c.flows[i].attempts}
 		}
 		w.s.completions.send(completion{call: c})
 	}()
@@ -92,6 +96,7 @@ func (w worker) runFlow(c *call, ev *event.Event, step int, tries *event.Attempt
 		if tries == nil {
 			tries = event.NewAttempts(time.Now())
 		}
+		r.tries = tries // also of a call that panics
 		out, err := w.call(c, st, event.WithAttempts(handOut(st.readOnly, ev), tries))
 		if err != nil {
 			*r = result{step: step, ev: ev, err: err, tries: tries}

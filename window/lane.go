@@ -3,7 +3,8 @@ package window
 // lane is a key with unfinished events. The key is in an open window, or in a batch, and behind that
 // its later events wait. Between two calls it is never idle: an idle key has no lane.
 type lane[T any] struct {
-	key string
+	key    string
+	latest int // partition of the event that was added last
 
 	// The window that the key is in, and which of its lives: the struct is used again after the
 	// window closed, so a life that has passed means that the window is a batch now. Closing a window

@@ -60,21 +60,26 @@ func New[T any](cfg Config, lanes bool) (*Windows[T], error) {
 }
 
 // Add takes one event: into the open window of its group, or behind its key's lane. Events of a key
-// are added in their order.
-func (w *Windows[T]) Add(now time.Time, it Item[T]) {
+// are added in their order. It returns the partition of the key's event before, -1 where none of the key
+// is unfinished or there is no lane.
+func (w *Windows[T]) Add(now time.Time, it Item[T]) (before int) {
 	w.tick(now)
 	if it.Keyless || !w.ordered {
 		w.enter(nil, &it)
-		return
+		return -1
 	}
 	l := w.lanes[it.Key]
+	before = -1
 	if l == nil {
 		l = w.newLane(it.Key)
+	} else {
+		before = l.latest
 	}
-	if l.head == nil && l.admits(it.Group) && w.enter(l, &it) {
-		return
+	l.latest = it.Partition
+	if l.head != nil || !l.admits(it.Group) || !w.enter(l, &it) {
+		w.wait(l, it)
 	}
-	w.wait(l, it)
+	return before
 }
 
 // Free says that all events of key in its batch are finished. Waiting events of the key fill at most
