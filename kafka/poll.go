@@ -236,24 +236,41 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 	case s.cfg.OutOfRange == Latest:
 		to = last
 	}
+	if !s.resume(tp, h, at, to) {
+		return nil // it was taken away meanwhile; given again, it begins where the group says
+	}
 	if to != at {
 		s.skipped.Add(max(to-at, 0))
 		s.t.log.Error("kafka: offset out of range, going on elsewhere", "topic", tp.Topic, "partition", tp.Partition,
 			"offset", at, "first", first, "last", last, "resumed", to, "skipped", max(to-at, 0))
 	}
-	if to < at {
-		s.retell(tp, to)
-	}
-	s.Rewind(map[streammanager.TopicPartition]int64{tp: to})
 	if at == start && to > at {
 		// Nothing was delivered, so nothing is unfinished. Without this a restart would skip once more.
 		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
-		if err := s.Commit(ctx, map[streammanager.TopicPartition]int64{tp: to}); err != nil {
+		if err := s.commit(ctx, map[streammanager.TopicPartition]int64{tp: to}, s.stillHeld(map[streammanager.TopicPartition]*holding{tp: h})); err != nil {
 			s.t.log.Warn("kafka: commit of a skip failed", "topic", tp.Topic, "partition", tp.Partition, "offset", to, "err", err)
 		}
 	}
 	return nil
+}
+
+// resume goes on at another offset of a partition, unless it is no longer the assignment that h is of.
+func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int64) bool {
+	s.tell.Lock()
+	defer s.tell.Unlock()
+	s.mu.Lock()
+	same := s.held[tp] == h
+	s.mu.Unlock()
+	if !same {
+		return false
+	}
+	starts := map[streammanager.TopicPartition]int64{tp: to}
+	if to < at { // records below those that the stream has seen would be taken for repeated ones
+		_ = s.hold(starts) // an error means that the source closes
+	}
+	s.Rewind(starts)
+	return true
 }
 
 // bounds returns the first offset of the log and the one after its last.

@@ -54,7 +54,7 @@ type Source struct {
 	endCalls context.CancelFunc
 	watching sync.WaitGroup
 
-	tell sync.Mutex // makes calls to a one at a time; taken before mu
+	tell turn // makes calls to a one at a time; taken before mu
 
 	mu      sync.Mutex // guards what follows
 	owned   map[streammanager.TopicPartition]struct{}
@@ -93,7 +93,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{
-		cfg: cfg, set: set, t: newTroubles(logger), opened: make(chan struct{}),
+		cfg: cfg, set: set, t: newTroubles(logger), opened: make(chan struct{}), tell: make(turn, 1),
 		owned:   map[streammanager.TopicPartition]struct{}{},
 		held:    map[streammanager.TopicPartition]*holding{},
 		paused:  map[streammanager.TopicPartition]struct{}{},
@@ -163,6 +163,13 @@ func oneOf(key string, v *string, words ...string) error {
 	}
 	return fmt.Errorf("%s: %q is not one of %q", key, *v, words)
 }
+
+// turn is a lock that is held while others wait for work to end, so that waiting for it must not stop the
+// virtual time of tests, as waiting for a sync.Mutex does. It has room for one.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
 
 // Open implements streammanager.Source. Brokers that do not answer and topics that do not exist are
 // waited for; Health says so.
@@ -245,8 +252,16 @@ func (s *Source) Commit(ctx context.Context, offsets map[streammanager.TopicPart
 		mine[tp] = s.held[tp]
 	}
 	s.mu.Unlock()
-	// The library may send much later, after it has joined the group anew: it asks again then.
-	still := func() error {
+	if err := s.commit(ctx, offsets, s.stillHeld(mine)); err != nil {
+		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
+	}
+	return nil
+}
+
+// stillHeld returns the question whether the assignments of mine go on. The library may send much later,
+// after it has joined the group anew: it asks again then.
+func (s *Source) stillHeld(mine map[streammanager.TopicPartition]*holding) func() error {
+	return func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for tp, h := range mine {
@@ -256,10 +271,6 @@ func (s *Source) Commit(ctx context.Context, offsets map[streammanager.TopicPart
 		}
 		return nil
 	}
-	if err := s.commit(ctx, offsets, still); err != nil {
-		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
-	}
-	return nil
 }
 
 // Rewind implements streammanager.Rewinder.

@@ -14,6 +14,13 @@ type echo struct{}
 
 func (echo) RoundTrip(r *http.Request) (*http.Response, error) {
 	text := r.URL.String() + " " + r.Header.Get("X-Key")
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		text = string(body)
+	}
 	return &http.Response{
 		StatusCode: http.StatusForbidden, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
 	}, nil
@@ -30,6 +37,7 @@ func TestValuesOfVariablesStayOutOfTheMessagesOfARun(t *testing.T) {
 		{"a body", `http: {url: 'http://h/', into: .r, method: POST, body: '{k: "${KEY}", n: (.a + "")}'}`, `evaluating "{k: ${KEY}, n:`},
 		{"a query that is answered with itself", `http: {url: 'http://h/?k=${KEY}', into: .r}`, "GET h/: status 403 Forbidden"},
 		{"a path", `http: {url: 'http://h/${KEY}/x', into: .r}`, "GET h/${KEY}/x: status 403"},
+		{"a body that is answered with itself", `http: {url: 'http://h/', into: .r, method: POST, body: '{k: "${KEY}"}'}`, "POST h/: status 403 Forbidden"},
 		{"a header that is answered with itself", `http: {url: 'http://h/', into: .r, headers: {X-Key: "${KEY}"}}`, "GET h/: status 403"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -42,6 +42,10 @@ type partition struct {
 
 // assignment holds the live partitions, for the reader and the committer beside the loop.
 type assignment struct {
+	// turn keeps a new assignment from coming between the look at the live partitions and the source's
+	// going back, which would take the new one to the place of the old. It is taken before mu.
+	turn sync.Mutex
+
 	mu     sync.Mutex // guards all below
 	epochs int64
 	ids    int
@@ -67,6 +71,8 @@ func (a *assignment) add(tp TopicPartition, start int64) *partition {
 
 // publish lets the reader accept the records of p.
 func (a *assignment) publish(ps []*partition) {
+	a.turn.Lock()
+	defer a.turn.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range ps {
@@ -88,6 +94,23 @@ func (a *assignment) publishRewound(ps []*partition) {
 	}
 	if a.wake != nil {
 		a.wake()
+	}
+}
+
+// rewind takes the source back to where the reader is in those of ps that are still live.
+func (a *assignment) rewind(source Rewinder, ps map[TopicPartition]*partition) {
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	to := map[TopicPartition]int64{}
+	a.mu.Lock()
+	for tp, p := range ps {
+		if p != nil && a.parts[tp] == p {
+			to[tp] = p.next
+		}
+	}
+	a.mu.Unlock()
+	if len(to) > 0 {
+		source.Rewind(to)
 	}
 }
 

@@ -83,7 +83,11 @@ func (r *reader) poll(ctx context.Context, limit int) error {
 	pollCtx, cancel := context.WithCancel(r.s.pollCtx)
 	defer cancel()
 	if behind := r.s.assigned.beforePoll(r.owner, cancel); len(behind) > 0 {
-		r.s.rewinder.Rewind(behind)
+		back := map[TopicPartition]*partition{}
+		for tp := range behind {
+			back[tp] = r.owner[tp]
+		}
+		r.s.assigned.rewind(r.s.rewinder, back)
 	}
 	polled, err := r.s.source.Poll(pollCtx, limit)
 	if err != nil {
@@ -103,7 +107,7 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 	var got reading
 	room, events := g.bytes, g.events
 	r.s.assigned.snapshot(r.after)
-	again := map[TopicPartition]int64(nil)
+	again := map[TopicPartition]*partition(nil)
 	if r.skip == nil {
 		r.skip = map[TopicPartition]bool{}
 	}
@@ -116,9 +120,9 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 			r.skip[tp] = true
 			if now != nil {
 				if again == nil {
-					again = map[TopicPartition]int64{}
+					again = map[TopicPartition]*partition{}
 				}
-				again[tp] = now.next
+				again[tp] = now
 			}
 			r.rest = r.rest[1:]
 			continue
@@ -142,7 +146,7 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 		r.rest = r.rest[1:]
 	}
 	if again != nil && r.s.rewinder != nil {
-		r.s.rewinder.Rewind(again)
+		r.s.assigned.rewind(r.s.rewinder, again)
 	}
 	return got
 }

@@ -56,6 +56,9 @@ func (c *call) fail(kind event.Type, err error) error {
 	for _, t := range c.f.o.Headers {
 		err = t.HideIn(err)
 	}
+	if !c.f.o.Body.IsZero() {
+		err = c.f.o.Body.HideIn(err)
+	}
 	return event.Reject(kind, err, event.Status(c.got.status))
 }
 

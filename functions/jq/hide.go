@@ -46,6 +46,9 @@ func (h hidden) in(err error) error {
 // Compile and before any other method.
 func (e *Expr) Hide(mask func(string) string) { e.hidden.mask = mask }
 
+// HideIn returns err, which came of what the expression gave, with its message masked.
+func (e *Expr) HideIn(err error) error { return e.hidden.in(err) }
+
 // Name is the expression for a message: what Hide hides is left out, and what is long is cut.
 func (e *Expr) Name() string { return e.hidden.name(e.src) }
 

@@ -1,0 +1,83 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+type noted struct{ got chan string }
+
+func (n noted) Assigned(s map[streammanager.TopicPartition]int64) {
+	n.got <- fmt.Sprint("assigned ", s)
+}
+func (n noted) Revoked(context.Context, []streammanager.TopicPartition) {}
+func (n noted) Lost(t []streammanager.TopicPartition)                   { n.got <- fmt.Sprint("lost ", t) }
+
+func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for i := range 10 {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := NewSource(SourceConfig{Connection: Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: "g"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := noted{make(chan string, 10)}
+	if err := s.Open(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for read := 0; read < 10; {
+		got, err := s.Poll(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read += len(got.Records)
+	}
+	tp := streammanager.TopicPartition{Topic: "in"}
+	given := false
+	c.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if !given { // the group takes the partition and gives it again, from what is committed
+			given = true
+			s.onLost(context.Background(), nil, map[string][]int32{"in": {0}})
+			at, err := s.onOffsets(context.Background(), map[string]map[int32]kgo.Offset{"in": {0: kgo.NewOffset().At(0)}})
+			if err != nil {
+				t.Error(err)
+			}
+			s.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{"in": {0: at["in"][0].EpochOffset()}}) // as the client does
+		}
+		return nil, nil, false
+	})
+	if err := s.outOfRange(t.Context(), tp); err != nil {
+		t.Fatal(err)
+	}
+	for len(n.got) > 0 {
+		t.Log(<-n.got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	got, err := s.Poll(ctx, 100)
+	if len(got.Records) == 0 || got.Records[0].Offset != 0 {
+		t.Errorf("after the new assignment from offset 0 the poll gave %d records, %v; want them from 0", len(got.Records), err)
+	}
+}
