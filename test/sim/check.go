@@ -31,7 +31,7 @@ func (w *world) quiet() {
 			return
 		}
 		if time.Now().After(deadline.Add(-patience / 2)) {
-			w.evict()
+			w.evict(time.Now().After(deadline.Add(-patience / 4)))
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -63,16 +63,19 @@ func (w *world) idle(k *worker) {
 }
 
 // evict takes dead workers out of the group: the broker in memory keeps a member for ever that vanished
-// between its join and its sync, where Kafka's own lets its session end.
-func (w *world) evict() {
+// between its join and its sync, where Kafka's own lets its session end. Where the group still waits for
+// somebody to join long after the last fault, it has lost count of who has, and all are taken out: those
+// that live join anew.
+func (w *world) evict(all bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	got, err := w.admin.DescribeGroups(ctx, group)
 	if err != nil {
 		return
 	}
+	joining := got[group].State == "PreparingRebalance"
 	for _, m := range got[group].Members {
-		if !w.isDead(m.ClientID) {
+		if !w.isDead(m.ClientID) && !(joining && all) {
 			continue
 		}
 		w.ledger.Note("%s is still in the group and is taken out", m.ClientID)
