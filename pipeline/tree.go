@@ -156,42 +156,6 @@ func (b *builder) problem(n *yaml.Node, path, format string, args ...any) {
 	})
 }
 
-var yamlLine = regexp.MustCompile(`^line (\d+): `)
-
-// hints says what to do about those errors of the YAML parser that expressions run into.
-var hints = []struct{ text, hint string }{
-	{"mapping values are not allowed", "a text that holds \": \" must be quoted, or written under |"},
-	{"unknown escape character", "inside double quotes a backslash is doubled: write the text in single quotes, or under |"},
-	{"cannot start any token", "a text that begins with @, ` or % must be quoted, or written under |"},
-	{"did not find expected whitespace or line break", "a text that begins with ! must be quoted, or written under |"},
-	{"tag", "a text that begins with ! must be quoted, or written under |"},
-	{"alias", "a text that begins with * must be quoted, or written under |"},
-	{"anchor", "a text that begins with & must be quoted, or written under |"},
-	{"expected alphabetic or numeric character", "a text that begins with * or & must be quoted, or written under |"},
-	{"found a tab character", "indent with spaces"},
-}
-
-// syntax reports an error of the YAML parser, which tells its line only within its text.
-func (b *builder) syntax(err error) {
-	msg := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if m := yamlLine.FindStringSubmatch(msg); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		msg = msg[len(m[0]):]
-	}
-	for _, h := range hints {
-		if strings.Contains(msg, h.text) {
-			msg += " (" + h.hint + ")"
-			break
-		}
-	}
-	lines := strings.Split(b.src.text, "\n")
-	line = min(max(line, 1), len(lines))
-	text := lines[line-1]
-	col := len([]rune(text[:len(text)-len(strings.TrimLeft(text, " \t"))])) + 1
-	b.problems = append(b.problems, Problem{File: b.src.name, Line: line, Col: col, Message: "reading YAML: " + msg, order: b.src.order})
-}
-
 // build turns n into a node, nil where that is not possible.
 func (b *builder) build(n *yaml.Node, path string) *node {
 	if b.nodes++; b.nodes > maxNodes {
