@@ -339,7 +339,7 @@ func (s *Source) Health() error {
 // network.
 func (s *Source) BufferBytes() int64 { return fetches * s.set.number("fetch.max.bytes") }
 
-// Skipped returns how many offsets were passed over because they were no longer there.
+// Skipped implements streammanager.Skipper: how many offsets were passed over because they were no longer there.
 func (s *Source) Skipped() int64 { return s.skipped.Load() }
 
 func one(tp streammanager.TopicPartition) map[string][]int32 {

@@ -207,6 +207,7 @@ func (s *Stream) findAbilities() {
 	if s.rewinder != nil { // what was fetched before a pause has to come again
 		s.pauser, _ = s.source.(Pauser)
 	}
+	s.skipper, _ = s.source.(Skipper)
 	s.preparer, _ = s.sink.(Preparer)
 	s.sinkChecker, _ = s.sink.(Checker)
 	s.errorPreparer, _ = s.errorSink.(Preparer)

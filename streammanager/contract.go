@@ -117,6 +117,12 @@ type Buffered interface {
 	BufferBytes() int64
 }
 
+// Skipper is the ability of a source to tell how many records it has passed over, since they were gone before they
+// could be read.
+type Skipper interface {
+	Skipped() int64
+}
+
 // Single is the ability of a sink to write one record per request, so that of several records that fail
 // together the culprit can be told.
 type Single interface {

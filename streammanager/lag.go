@@ -25,6 +25,11 @@ func (l *loop) observeLag() {
 		}
 	}
 	l.s.metrics.lagSec.Set(oldest)
+	if l.s.skipper != nil {
+		now := l.s.skipper.Skipped()
+		l.s.metrics.skipped.Add(float64(now - l.skipped))
+		l.skipped = now
+	}
 	l.s.setStall(stall)
 }
 

@@ -49,6 +49,7 @@ type loop struct {
 	failure error
 	rewind  rewinding
 
+	skipped   int64     // by the source, when it was last asked
 	limitedAt time.Time // since when a limit stops the polling
 	warned    bool      // that a key is on two partitions
 }

@@ -34,6 +34,7 @@ type Stream struct {
 	committer     Committer
 	rewinder      Rewinder
 	pauser        Pauser
+	skipper       Skipper
 	preparer      Preparer
 	sinkChecker   Checker
 	errorPreparer Preparer
