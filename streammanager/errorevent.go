@@ -97,29 +97,39 @@ func (s *Stream) errorRecord(f *Failure) (rec Record, err error) {
 	return recordOf(ev), nil
 }
 
-// cutToFit shortens the value of an error event until the error sink takes it, and says so.
+// cutToFit shortens an error event until the error sink takes it, and says so: first the value, then the
+// headers go, then the key is shortened.
 func (s *Stream) cutToFit(f *Failure) (Record, error) {
 	in := f.Input
-	whole := len(in.Value())
-	for keep := whole / 2; ; keep /= 2 {
-		cut := *f
-		headers := append(withoutErrorHeaders(in.Headers()), event.Header{
-			Key: errorHeaders + "truncated", Value: []byte(strconv.Itoa(whole)),
-		})
-		cut.Input = event.New(in.Position(), in.Key(), in.Value()[:keep], headers, in.Timestamp())
-		if len(cut.Message) > 1024 {
-			cut.Message = cut.Message[:1024]
+	whole := event.Header{Key: errorHeaders + "truncated", Value: []byte(strconv.Itoa(len(in.Value())))}
+	key, value, headers := in.Key(), in.Value(), withoutErrorHeaders(in.Headers())
+	cut := *f
+	if len(cut.Message) > 1024 {
+		cut.Message = strings.ToValidUTF8(cut.Message[:1024], "")
+	}
+	for {
+		switch {
+		case len(value) > 0:
+			value = value[:len(value)/2]
+		case len(headers) > 0:
+			headers = nil
+			cut.Message += " (the headers of the event did not fit)"
+		case len(key) > 0:
+			if len(key) == len(in.Key()) {
+				cut.Message += " (the key of the event did not fit)"
+			}
+			key = key[:len(key)/2]
+		default:
+			return Record{}, errors.New("nothing of the event fits the error sink, not even the headers that say what failed")
 		}
+		cut.Input = event.New(in.Position(), key, value, headers, in.Timestamp())
 		rec, err := s.errorRecord(&cut)
 		if err != nil {
 			return rec, err
 		}
-		rec.Headers = append(rec.Headers[:len(rec.Headers):len(rec.Headers)], headers[len(headers)-1])
-		if err = s.errorChecker.Check(&rec); err == nil {
+		rec.Headers = append(rec.Headers[:len(rec.Headers):len(rec.Headers)], whole)
+		if s.errorChecker.Check(&rec) == nil {
 			return rec, nil
-		}
-		if keep == 0 {
-			return rec, fmt.Errorf("error event of %s does not fit the error sink even without its value: %w", where(in.Position()), errors.Unwrap(err))
 		}
 	}
 }

@@ -107,8 +107,8 @@ func (s *Stream) Run(ctx context.Context) error {
 	defer cancel()
 	err = errors.Join(err, s.close(last, l))
 	cancelHard()
-	running.Wait()
-	s.awaitCalls()
+	s.await(&running, "an expression of the reader or a sink that does not return was left behind")
+	s.await(&s.tasks, "calls that do not return were left behind")
 	return err
 }
 
@@ -170,16 +170,16 @@ func (s *Stream) close(ctx context.Context, l *loop) error {
 	return errors.Join(errs...)
 }
 
-// awaitCalls waits for the workers, save for calls that do not return.
-func (s *Stream) awaitCalls() {
+// await waits for goroutines to end, save for those that run what others wrote and do not return.
+func (s *Stream) await(group *sync.WaitGroup, otherwise string) {
 	ended := make(chan struct{})
-	go func() { s.tasks.Wait(); close(ended) }()
+	go func() { group.Wait(); close(ended) }()
 	limit := time.NewTimer(grace)
 	defer limit.Stop()
 	select {
 	case <-ended:
 	case <-limit.C:
-		s.log.Warn("calls that do not return were left behind")
+		s.log.Warn(otherwise)
 	}
 }
 
