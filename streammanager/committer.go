@@ -72,3 +72,23 @@ type committed struct {
 }
 
 const commitTimeout = 10 * time.Second
+
+// commit sends the positions that have moved.
+func (l *loop) commit() {
+	if l.committal || !l.dirty {
+		return
+	}
+	l.dirty = false
+	marks := map[*partition]int64{}
+	for p := range l.parts {
+		if pos := p.tracker.position(); pos > p.committed && !p.revoking {
+			marks[p] = pos
+		}
+	}
+	if len(marks) == 0 {
+		return
+	}
+	l.committal = true
+	l.dirty = true // until the answer says that it was kept
+	l.s.commits.send(commitRequest{marks: marks, ctx: l.s.hardCtx})
+}

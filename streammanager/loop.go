@@ -212,12 +212,3 @@ func (l *loop) complete(c *completion) {
 		}
 	}
 }
-
-// fail ends the stream with an error: nothing more is started.
-func (l *loop) fail(err error) {
-	if l.failure == nil {
-		l.failure = err
-	}
-	l.drain(0)
-	l.until = l.now
-}
