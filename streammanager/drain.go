@@ -12,6 +12,7 @@ func (l *loop) drain(limit time.Duration) {
 	}
 	l.s.interruptPoll()
 	if limit > 0 {
+		l.stopBy = l.now.Add(limit)
 		l.until = l.now.Add(limit - min(limit/5, 3*time.Second))
 		l.purgeWaitsPast()
 	}

@@ -87,3 +87,30 @@ func TestAnErrorEventWithALargeKeyOrHeadersIsCutToFit(t *testing.T) {
 		})
 	}
 }
+
+// deaf is a source whose group does not answer any more.
+type deaf struct{ *memSource }
+
+func (deaf) Commit(ctx context.Context, _ map[tp]int64) error { <-ctx.Done(); return ctx.Err() }
+
+func (deaf) Close() { time.Sleep(time.Minute) }
+
+func TestAStopTakesNoLongerThoughTheGroupDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newMemSource(false)
+		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 10 * time.Second}, func(b *streammanager.Builder) {
+			b.From(deaf{src}).Process(try(pass))
+		})
+		src.add(0, "a", "0")
+		stop := h.start(t)
+		time.Sleep(100 * time.Millisecond)
+		from := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(from); took > 10*time.Second {
+			t.Errorf("the stop took %v, want at most the shutdown timeout of 10s", took)
+		}
+		time.Sleep(time.Minute) // Close returns
+	})
+}

@@ -45,6 +45,7 @@ type loop struct {
 	mode mode
 	// gapped holds the keys that have an unfinished event in a drain: what waits behind it stays unfinished too.
 	gapped  map[string][]*partition
+	stopBy  time.Time // of a stop: when the stream must have ended
 	until   time.Time // of a drain: when what is left is given up; zero: never
 	failure error
 	rewind  rewinding

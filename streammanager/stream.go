@@ -98,12 +98,13 @@ func (s *Stream) Run(ctx context.Context) error {
 	if err == nil {
 		err = l.run(ctx)
 	}
-	s.commitLast(hard, l) // before a revoke that waits may go on: afterwards the partitions are somebody else's
+	end := l.end()
+	s.commitLast(hard, end, l) // before a revoke that waits may go on: afterwards the partitions are somebody else's
 	close(s.stopped)
 	s.interruptPoll()
 	cancelCalls()
 	cancelEmit()
-	last, cancel := context.WithTimeout(hard, lastTimeout)
+	last, cancel := context.WithDeadline(hard, end)
 	defer cancel()
 	err = errors.Join(err, s.close(last, l))
 	cancelHard()
@@ -112,8 +113,28 @@ func (s *Stream) Run(ctx context.Context) error {
 	return err
 }
 
-// lastTimeout bounds the last flush and commit after a drain.
+// lastTimeout bounds the last commit, and as long again leaving the source and the last flush, where a stop
+// has no time of its own.
 const lastTimeout = 5 * time.Second
+
+// end is when all must have ended after the loop has: within the time of a stop, and soon otherwise.
+func (l *loop) end() time.Time {
+	now := time.Now()
+	if l == nil || l.stopBy.IsZero() {
+		return now.Add(2 * lastTimeout)
+	}
+	return later(l.stopBy, now.Add(lastAtLeast))
+}
+
+// lastAtLeast is left for the last commit and flush however late it is.
+const lastAtLeast = time.Second
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
 
 // open starts both sinks.
 func (s *Stream) open(ctx context.Context) error {
@@ -130,11 +151,11 @@ func (s *Stream) open(ctx context.Context) error {
 
 // commitLast commits what is finished after the loop has ended. It goes through the committer, behind what
 // that has under way: two commits at once could overtake each other.
-func (s *Stream) commitLast(ctx context.Context, l *loop) {
+func (s *Stream) commitLast(ctx context.Context, end time.Time, l *loop) {
 	if l == nil || s.committer == nil {
 		return
 	}
-	last, cancel := context.WithTimeout(ctx, lastTimeout)
+	last, cancel := context.WithTimeout(ctx, time.Until(end)/2)
 	defer cancel()
 	marks := map[*partition]int64{}
 	for p := range l.parts {
@@ -152,7 +173,13 @@ func (s *Stream) commitLast(ctx context.Context, l *loop) {
 
 // close leaves the source and closes the sinks.
 func (s *Stream) close(ctx context.Context, l *loop) error {
-	s.source.Close()
+	left := make(chan struct{})
+	go func() { s.source.Close(); close(left) }()
+	select {
+	case <-left:
+	case <-ctx.Done():
+		s.log.Warn("source does not end in time and was left behind; a group finds out when the session ends")
+	}
 	var errs []error
 	if err := s.sink.Close(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("closing the sink: %w", err))

@@ -265,9 +265,9 @@ func (w *world) ended(k *worker) {
 	}
 }
 
-// lastWork is what a stop may take beside its time-out: the last commit, leaving a group that does not
-// answer, and the wait for calls that do not return.
-const lastWork = 5*time.Second + 10*time.Second + grace
+// lastWork is what a stop may take beside its time-out: a second that is left for the last commit and for
+// leaving, however late it is, and the wait for calls that do not return.
+const lastWork = time.Second + 2*grace
 
 var position = regexp.MustCompile(`topic "in" partition (\d+) offset (\d+)`)
 
