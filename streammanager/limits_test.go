@@ -219,3 +219,35 @@ func metric(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	}
 	return sum
 }
+
+func TestOutputsCountInTheBytesInFlightUntilTheyAreAcknowledged(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		t.Run(fmt.Sprint("inline ", inline), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+					step := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+						ev.SetValue([]byte(strings.Repeat("o", 1000)))
+						return []*event.Event{ev, ev.Clone()}, nil
+					})
+					step.Inline = inline
+					b.Process(step)
+				})
+				h.sink.hold = true
+				for i := range 3 {
+					h.src.add(0, fmt.Sprint("key", i), "0123456789")
+				}
+				stop := h.serve(t)
+				const input, output = 4 + 10, 4 + 1000
+				if got, want := h.stream.Status().InFlightBytes, int64(3*(input+2*output)); got != want {
+					t.Errorf("%d bytes in flight at the sink, want %d", got, want)
+				}
+				h.sink.let()
+				synctest.Wait()
+				if got := h.stream.Status().InFlightBytes; got != 0 {
+					t.Errorf("%d bytes in flight afterwards, want 0", got)
+				}
+				stop()
+			})
+		})
+	}
+}

@@ -20,14 +20,12 @@ func (sinkhole) Produce(_ context.Context, _ *streammanager.Record, done func(er
 
 func (sinkhole) Close(context.Context) error { return nil }
 
-// What is kept of an event until its call could have timed out makes memory grow with the rate.
+// What is kept of an event until its call could have timed out, or until the next message of a quiet stream,
+// makes memory grow with the rate.
 func TestAnEventIsLetGoWhenItIsFinished(t *testing.T) {
 	freed := make(chan struct{})
 	src := newMemSource(false)
 	step := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
-		if string(ev.Key()) != "big" {
-			return []*event.Event{ev}, nil
-		}
 		value := make([]byte, 1<<20)
 		runtime.AddCleanup(&value[0], func(freed chan struct{}) { close(freed) }, freed)
 		out := ev.Clone()
@@ -53,7 +51,6 @@ func TestAnEventIsLetGoWhenItIsFinished(t *testing.T) {
 		case <-freed:
 			gone = true
 		case <-look.C:
-			src.add(0, "small", "value") // scratch space keeps what it held until the next message
 		case <-limit:
 			t.Error("the output is still held after it was acknowledged")
 			gone = true

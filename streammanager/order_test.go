@@ -122,45 +122,6 @@ func TestAChainWithoutCallsKeepsTheOrderOfThePartition(t *testing.T) {
 	})
 }
 
-func TestABatchFuncGetsTheEventsThatReachedIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var calls []int
-		h := newHarness(t, true, streammanager.Config{Workers: 4}, func(b *streammanager.Builder) {
-			b.Window(window.Config{Count: 6, Timeout: time.Second}).WindowBy(func(context.Context, *event.Event) (string, error) { return "all", nil }).
-				Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
-					if string(ev.Value()) == "2" && event.Attempt(ctx, ev).Number() == 1 {
-						return nil, event.Retry(errTest, time.Minute)
-					}
-					return []*event.Event{ev}, nil
-				}), streammanager.Step{Name: "bulk", Batch: event.BatchFuncOf(func(ctx context.Context, evs []*event.Event) []event.Result {
-					calls = append(calls, len(evs))
-					out := make([]event.Result, len(evs))
-					for i, ev := range evs {
-						out[i].Events = []*event.Event{ev}
-						if string(ev.Value()) == "4" && event.Attempt(ctx, ev).Number() == 1 {
-							out[i] = event.Result{Err: event.Retry(errTest, time.Second)}
-						}
-						if string(ev.Value()) == "5" {
-							out[i] = event.Result{Err: errTest}
-						}
-					}
-					return out
-				})})
-		})
-		for i := range 6 {
-			h.src.add(0, fmt.Sprint("k", i%2), fmt.Sprint(i))
-		}
-		if err := h.stream.Run(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(calls, []int{5, 1, 1}) {
-			t.Errorf("calls of the batch function: got %v, want [5 1 1]", calls)
-		}
-		equal(t, "outputs", h.sink.values(), []string{"0", "1", "3", "2", "4"})
-		equal(t, "errors", h.errs.values(), []string{"5"})
-	})
-}
-
 func TestAKeyInTwoTopicsIsOneLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var atWork, most atomic.Int32
@@ -185,8 +146,8 @@ func TestAKeyInTwoTopicsIsOneLane(t *testing.T) {
 		if n := len(h.sink.values()); n != 20 {
 			t.Errorf("%d outputs, want 20", n)
 		}
-		if n := strings.Count(h.log.String(), "one key on two partitions"); n > 1 {
-			t.Errorf("said %d times that a key is on two partitions, want at most once", n)
+		if n := strings.Count(h.logged(), "one key on two partitions"); n != 1 {
+			t.Errorf("warned %d times that a key is on two partitions, want once", n)
 		}
 	})
 }
@@ -226,4 +187,101 @@ func TestEventsWithoutAKeyShareAWindowAndWaitForNobody(t *testing.T) {
 			t.Errorf("%d outputs, want 20", n)
 		}
 	})
+}
+
+// A tombstone closes the windows before it, also those that a freed lane fills afterwards.
+func TestATombstoneDoesNotWaitForAWindowsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 2, Timeout: time.Hour}).PartitionBy(firstLetter).Process(takes(time.Second))
+		})
+		for _, v := range []string{"a1", "a2", "a3", "-", "b1", "b2"} {
+			h.src.add(0, "k", v)
+		}
+		stop := h.serve(t)
+		time.Sleep(time.Minute)
+		equal(t, "outputs", h.sink.values(), []string{"a1", "a2", "a3", "null", "b1", "b2"})
+		h.offsets(t, 6)
+		stop()
+	})
+}
+
+func TestKeySerialCallsInOrderWhereAFunctionFansOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var second notes
+		h := newHarness(t, true, streammanager.Config{Order: streammanager.OrderKeySerial}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 2, Timeout: time.Second})
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if string(ev.Value()) != "e1" {
+					return []*event.Event{ev}, nil
+				}
+				x, y := ev.Clone(), ev.Clone()
+				x.SetValue([]byte("e1x"))
+				y.SetValue([]byte("e1y"))
+				return []*event.Event{x, y}, nil
+			}), streammanager.Step{Name: "two", Func: event.FuncOf(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				second.add(string(ev.Value()))
+				return []*event.Event{ev}, nil
+			})})
+		})
+		h.src.add(0, "a", "e1")
+		h.src.add(0, "a", "e2")
+		h.finish(t)
+		equal(t, "outputs", h.sink.values(), []string{"e1x", "e1y", "e2"})
+		equal(t, "calls of the second function", second.all(), []string{"e1x", "e1y", "e2"})
+	})
+}
+
+// Whoever has waited its time does not wait again behind all that came later.
+func TestADueRetryGoesBeforeFreshCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls notes
+		h := newHarness(t, true, streammanager.Config{Workers: 1}, func(b *streammanager.Builder) {
+			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+				calls.add(string(ev.Value()))
+				time.Sleep(400 * time.Millisecond)
+				if string(ev.Value()) == "a" && event.Attempt(ctx, ev).Number() == 1 {
+					return nil, event.Retry(errTest, time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		for _, v := range []string{"a", "b", "c", "d", "e", "f"} {
+			h.src.add(0, v, v)
+		}
+		h.finish(t)
+		equal(t, "calls", calls.all(), []string{"a", "b", "c", "d", "a", "e", "f"})
+	})
+}
+
+func TestAKeyOnTwoPartitionsIsWarnedOfOnce(t *testing.T) {
+	tests := []struct {
+		name   string
+		a, b   tp
+		window window.Config
+		want   int
+	}{
+		{name: "without a window", a: tp{"in", 0}, b: tp{"in", 1}, want: 1},
+		{name: "in a window", a: tp{"in", 0}, b: tp{"in", 1}, window: window.Config{Count: 3, Timeout: time.Second}, want: 1},
+		{name: "in two topics", a: tp{"one", 0}, b: tp{"two", 0}, want: 1},
+		{name: "not where the partition is the same", a: tp{"in", 0}, b: tp{"in", 0}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) { b.Window(tt.window).Process(takes(time.Second)) })
+				for i := range 5 {
+					h.src.addTo(tt.a, "key", fmt.Sprint("p", i))
+					h.src.addTo(tt.b, "key", fmt.Sprint("q", i))
+				}
+				h.finish(t)
+				if n := strings.Count(h.logged(), "one key on two partitions"); n != tt.want {
+					t.Errorf("warned %d times that a key is on two partitions, want %d:\n%s", n, tt.want, h.logged())
+				}
+				if n := len(h.sink.values()); n != 10 {
+					t.Errorf("%d outputs, want 10", n)
+				}
+			})
+		})
+	}
 }

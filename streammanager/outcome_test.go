@@ -79,7 +79,7 @@ func TestErrorsBecomeErrorEvents(t *testing.T) {
 				if got := h.errs.header(0, "enricher.error.type"); got != tt.typ {
 					t.Errorf("type: got %q, want %q (%s)", got, tt.typ, h.errs.header(0, "enricher.error.message"))
 				}
-				if got := h.errs.header(0, "enricher.error.attempts"); got != tt.tries && tt.typ != "panic" {
+				if got := h.errs.header(0, "enricher.error.attempts"); got != tt.tries {
 					t.Errorf("attempts: got %q, want %q", got, tt.tries)
 				}
 				if got := h.src.offset(0); got != 6 {
@@ -187,27 +187,124 @@ func TestDerivedEventsLeaveTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// The end of the stream's context is no fault of the events whose calls it ends.
-func TestAStopMakesNoErrorEvents(t *testing.T) {
+func TestErrorHeadersOfAnEarlierFailureAreRemovedAndReplaced(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		t.Run(fmt.Sprint("inline ", inline), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) {
+					step := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+						if string(ev.Value()) == "bad" {
+							return nil, event.Reject("not_found", errTest)
+						}
+						return []*event.Event{ev, ev.Clone()}, nil
+					})
+					step.Inline = inline
+					b.Process(step)
+				})
+				h.src.add(0, "a", "good")
+				h.src.add(0, "a", "bad")
+				h.src.add(0, "a", "-") // a tombstone touches no function
+				for i := range h.src.logs[tp{"in", 0}] {
+					h.src.logs[tp{"in", 0}][i].Headers = []event.Header{
+						{Key: "first", Value: []byte("1")},
+						{Key: "enricher.error.type", Value: []byte("timeout")},
+						{Key: "enricher.error.status", Value: []byte("503")},
+						{Key: "enricher.error.truncated", Value: []byte("12")},
+						{Key: "enricher.errors", Value: []byte("not ours")},
+						{Key: "first", Value: []byte("2")},
+					}
+				}
+				h.finish(t)
+				equal(t, "outputs", h.sink.values(), []string{"good", "good", "null"})
+				kept := []string{"first=1", "enricher.errors=not ours", "first=2"}
+				for n := range h.sink.values() {
+					equal(t, fmt.Sprint("headers of output ", n), headers(h.sink.got[n]), kept)
+				}
+				failed := headers(h.errs.got[0])
+				equal(t, "headers of the error event that were there", failed[:3], kept)
+				for name, want := range map[string]int{"enricher.error.type=not_found": 1, "enricher.error.type=": 1, "enricher.error.status=": 0, "enricher.error.truncated=": 0} {
+					n := 0
+					for _, h := range failed {
+						if strings.HasPrefix(h, name) {
+							n++
+						}
+					}
+					if n != want {
+						t.Errorf("%d headers %q of the error event, want %d: %q", n, name, want, failed)
+					}
+				}
+			})
+		})
+	}
+}
+
+func headers(r streammanager.Record) []string {
+	var out []string
+	for _, h := range r.Headers {
+		out = append(out, h.Key+"="+string(h.Value))
+	}
+	return out
+}
+
+func TestAPanicIsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 5 * time.Second}, func(b *streammanager.Builder) {
-			b.Process(try(func(ctx context.Context, _ *event.Event) ([]*event.Event, error) {
-				<-ctx.Done()
-				return nil, fmt.Errorf("asking the API: %w", ctx.Err())
+		h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+				if event.Attempt(ctx, ev).Number() < 3 {
+					return nil, event.Retry(errTest, time.Second)
+				}
+				panic("boom")
 			}))
 		})
-		for i := range 10 {
-			h.src.add(0, fmt.Sprint(i), fmt.Sprint(i))
-		}
-		stop := h.start(t)
-		time.Sleep(time.Second)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		equal(t, "errors", h.errs.values(), nil)
-		equal(t, "outputs", h.sink.values(), nil)
-		if got := h.src.offset(0); got != 0 {
-			t.Errorf("committed %d, want 0: all will be read again", got)
+		h.src.add(0, "a", "a")
+		h.finish(t)
+		equal(t, "errors", h.errs.values(), []string{"a"})
+		if got := h.errs.header(0, "enricher.error.attempts"); got != "3" {
+			t.Errorf("attempts of the error event: got %q, want 3", got)
 		}
 	})
+}
+
+// The stack says where the user's function is at fault; the error event leaves for others to read.
+func TestAPanicIsLoggedWithItsStackWhichTheEventDoesNotCarry(t *testing.T) {
+	tests := []struct {
+		name, function string
+		shape          func(b *streammanager.Builder)
+	}{
+		{name: "a function", function: "call", shape: func(b *streammanager.Builder) {
+			b.Process(try(func(context.Context, *event.Event) ([]*event.Event, error) { panic("boom") }))
+		}},
+		{name: "the filter", function: "filter", shape: func(b *streammanager.Builder) {
+			b.Filter(func(context.Context, *event.Event) (bool, error) { panic("boom") })
+		}},
+		{name: "the key", function: "partition_by", shape: func(b *streammanager.Builder) {
+			b.PartitionBy(func(context.Context, *event.Event) (streammanager.Key, error) { panic("boom") })
+		}},
+		{name: "the window", function: "window", shape: func(b *streammanager.Builder) {
+			b.WindowBy(func(context.Context, *event.Event) (string, error) { panic("boom") })
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, true, streammanager.Config{}, tt.shape)
+				h.src.add(0, "a", "a")
+				h.finish(t)
+				equal(t, "errors", h.errs.values(), []string{"a"})
+				if typ, fn := h.errs.header(0, "enricher.error.type"), h.errs.header(0, "enricher.error.function"); typ != "panic" || fn != tt.function {
+					t.Errorf("error event of type %q in %q, want panic in %q", typ, fn, tt.function)
+				}
+				log := h.logged()
+				for _, want := range []string{"boom", "stack=", "TestAPanicIsLoggedWithItsStack"} {
+					if !strings.Contains(log, want) {
+						t.Errorf("log without %q:\n%s", want, log)
+					}
+				}
+				if all := strings.Join(headers(h.errs.got[0]), " "); strings.Contains(all, "goroutine ") || strings.Contains(all, "_test.go") {
+					t.Errorf("the error event carries a stack: %s", all)
+				}
+				h.offsets(t, 1)
+			})
+		})
+	}
 }

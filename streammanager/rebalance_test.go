@@ -2,11 +2,9 @@ package streammanager_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
+	"github.com/a0c75104/enricher/window"
 )
 
 func TestRevokeWaitsForRunningWorkAndDropsTheRest(t *testing.T) {
@@ -97,47 +96,6 @@ func TestAPartitionThatWasLostIsNotCommitted(t *testing.T) {
 	})
 }
 
-func TestAFailedSinkTakesTheStreamBackToItsOffsets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
-		var down atomic.Bool
-		h.sink.refuse = func(*streammanager.Record) error {
-			if down.Load() {
-				return errTest
-			}
-			return nil
-		}
-		h.src.add(0, "first", "first")
-		stop := h.start(t)
-		down.Store(true)
-		for i := range 20 {
-			h.src.add(0, fmt.Sprint("k", i%3), fmt.Sprint(i))
-		}
-		time.Sleep(5 * time.Second)
-		if st := h.stream.Status(); st.Ready == nil || !errors.Is(st.Ready, errTest) {
-			t.Errorf("status while the sink is down: %v, want the cause", st.Ready)
-		}
-		down.Store(false)
-		time.Sleep(2 * time.Minute)
-		if st := h.stream.Status(); st.Ready != nil || st.InFlightEvents != 0 {
-			t.Errorf("status afterwards: %+v", st)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		got := map[string]int{}
-		for _, v := range h.sink.values() {
-			got[v]++
-		}
-		if len(got) != 21 || len(h.errs.values()) != 0 {
-			t.Errorf("got %d of 21 outputs and %d error events", len(got), len(h.errs.values()))
-		}
-		if got := h.src.offset(0); got != 21 {
-			t.Errorf("committed %d, want 21", got)
-		}
-	})
-}
-
 func TestAPausedPartitionThatWasTakenAwayIsReadWhenItComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var held atomic.Bool
@@ -213,51 +171,6 @@ func TestInFlightReturnsToZeroAfterManyRebalances(t *testing.T) {
 	})
 }
 
-func TestAStopEndsInTimeWhilePartitionsComeAndGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 5 * time.Second}, func(b *streammanager.Builder) {
-			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
-				select {
-				case <-time.After(20 * time.Second):
-				case <-ctx.Done():
-				}
-				return []*event.Event{ev}, ctx.Err()
-			}))
-		})
-		for i := range 300 {
-			h.src.add(int32(i%3), fmt.Sprint(i), fmt.Sprint(i))
-		}
-		stop := h.start(t)
-		churn, cancel := context.WithCancel(context.Background())
-		var changes sync.WaitGroup
-		changes.Go(func() {
-			for i := 0; churn.Err() == nil; i++ {
-				at := tp{"in", int32(i % 3)}
-				ctx, done := context.WithTimeout(churn, time.Second)
-				h.src.revoke(ctx, at)
-				done()
-				time.Sleep(100 * time.Millisecond)
-				if churn.Err() == nil {
-					h.src.assign(at)
-				}
-			}
-		})
-		time.Sleep(3 * time.Second)
-		from := time.Now()
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(from); took > 6*time.Second {
-			t.Errorf("the stop took %v, want the shutdown timeout of 5s", took)
-		}
-		cancel()
-		changes.Wait()
-		if n := len(h.errs.values()); n != 0 {
-			t.Errorf("the stop made %d error events", n)
-		}
-	})
-}
-
 // roomless is a sink whose first Produce waits for room.
 type roomless struct {
 	*memSink
@@ -296,5 +209,50 @@ func TestNothingMoreOfAnEventIsSentOnceItsPartitionIsLost(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestARevokeDoesNotWaitForWhatOnlyWaitsForItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 2, Timeout: time.Second}).WindowBy(together)
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if string(ev.Value()) == "slow" {
+					time.Sleep(30 * time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}), bulk(&notes{}, pass))
+		})
+		h.src.add(0, "a", "quick")
+		h.src.add(1, "b", "slow")
+		stop := h.serve(t)
+		time.Sleep(time.Second)
+		within(t, "the revoke of a partition of which no call runs", 0, func() { h.src.revoke(t.Context(), tp{"in", 0}) })
+		time.Sleep(time.Minute)
+		equal(t, "outputs", h.sink.values(), []string{"slow"})
+		h.offsets(t, 0, 1)
+		stop()
+	})
+}
+
+func TestARevokeWaitsForACallAndNotForItsRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+				time.Sleep(2 * time.Second)
+				if event.Attempt(ctx, ev).Number() == 1 {
+					return nil, event.Retry(errTest, 3*time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		h.src.add(0, "a", "0")
+		stop := h.serve(t)
+		time.Sleep(time.Second)
+		within(t, "the revoke, one second before the call returns,", time.Second, func() { h.src.revoke(t.Context(), tp{"in", 0}) })
+		time.Sleep(time.Minute)
+		equal(t, "outputs", h.sink.values(), nil)
+		h.offsets(t, 0)
+		stop()
 	})
 }

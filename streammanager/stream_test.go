@@ -48,28 +48,6 @@ func TestBuildReportsAllThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAStopDispatchesOpenWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 10 * time.Second}, func(b *streammanager.Builder) {
-			b.Window(window.Config{Count: 100, Timeout: time.Hour}).Process(try(pass))
-		})
-		for i := range 30 {
-			h.src.add(0, fmt.Sprint("k", i%3), fmt.Sprint(i))
-		}
-		stop := h.start(t)
-		time.Sleep(time.Minute)
-		if got := len(h.sink.values()); got != 0 {
-			t.Errorf("got %d outputs before the windows closed", got)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if got := h.src.offset(0); len(h.sink.values()) != 30 || got != 30 {
-			t.Errorf("after the stop: %d outputs, committed %d; want 30", len(h.sink.values()), got)
-		}
-	})
-}
-
 func TestWhatEndsAStreamForGood(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -178,31 +156,5 @@ func TestAWaitGivesTheWorkerBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "order", h.sink.values(), []string{"quick", "slow"})
-	})
-}
-
-// A stop that comes long after the last message has its whole time.
-func TestAStopOfAStreamThatWasQuietHasItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{CommitInterval: time.Hour, ShutdownTimeout: 6 * time.Second}, func(b *streammanager.Builder) {
-			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
-				select {
-				case <-time.After(31 * time.Second):
-					return []*event.Event{ev}, nil
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			}))
-		})
-		h.src.add(0, "a", "0")
-		stop := h.start(t)
-		time.Sleep(30 * time.Second)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		equal(t, "outputs", h.sink.values(), []string{"0"})
-		if got := h.src.offset(0); got != 1 {
-			t.Errorf("committed %d, want 1", got)
-		}
 	})
 }

@@ -1,0 +1,128 @@
+package streammanager_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// slowCommit is a source whose commits take their time, unless ctx ends first or is not honoured.
+type slowCommit struct {
+	*memSource
+	takes time.Duration
+	deaf  bool
+
+	mu    sync.Mutex // guards all below
+	tried []map[tp]int64
+}
+
+func (s *slowCommit) Commit(ctx context.Context, o map[tp]int64) error {
+	s.mu.Lock()
+	s.tried = append(s.tried, o)
+	s.mu.Unlock()
+	if s.deaf {
+		time.Sleep(s.takes)
+		return s.memSource.Commit(ctx, o)
+	}
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.memSource.Commit(ctx, o)
+}
+
+func (s *slowCommit) tries(at tp) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.tried {
+		if _, ok := o[at]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAFailedCommitIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.src.commitErr = errTest
+		h.src.add(0, "a", "a")
+		stop := h.serve(t)
+		time.Sleep(time.Minute)
+		h.offsets(t, 0)
+		h.src.mu.Lock()
+		h.src.commitErr = nil
+		h.src.mu.Unlock()
+		time.Sleep(2 * time.Second) // nothing new is read or finished meanwhile
+		h.offsets(t, 1)
+		time.Sleep(time.Minute)
+		if n := len(h.src.commits); n != 1 {
+			t.Errorf("%d commits, want 1: what was kept is not sent again", n)
+		}
+		stop()
+	})
+}
+
+// A commit that waits behind another may be too late: the partition has a new owner, and the broker would
+// take it.
+func TestACommitForAnAssignmentThatEndedIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &slowCommit{memSource: newMemSource(false), takes: 20 * time.Second, deaf: true}
+		h := newHarnessOver(t, src.memSource, src, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.src.logs[tp{"in", 0}] = nil // assigned too
+		h.src.add(1, "b", "b")
+		stop := h.serve(t)
+		time.Sleep(2 * time.Second) // a commit of partition 1 is under way
+		if n := src.tries(tp{"in", 1}); n != 1 {
+			t.Fatalf("%d commits of partition 1, want 1: this test needs it under way", n)
+		}
+		h.src.add(0, "a", "a")
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		h.src.revoke(ctx, tp{"in", 0}) // its commit waits; the time for it is over before
+		time.Sleep(time.Minute)
+		if n := src.tries(tp{"in", 0}); n != 0 {
+			t.Errorf("%d commits of a partition after its assignment had ended, want none", n)
+		}
+		h.offsets(t, 0, 1)
+		stop()
+	})
+}
+
+func TestARevokePastItsDeadlineLetsGoAndCommitsNothingLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &slowCommit{memSource: newMemSource(false), takes: 3 * time.Second}
+		h := newHarnessOver(t, src.memSource, src, streammanager.Config{CommitInterval: time.Hour}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if string(ev.Value()) == "slow" {
+					time.Sleep(30 * time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		h.src.add(0, "a", "quick")
+		h.src.add(0, "b", "slow")
+		stop := h.serve(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		from := time.Now()
+		h.src.revoke(ctx, tp{"in", 0}) // running work is given up after 8 s, and the commit takes 3 s more
+		if took := time.Since(from); took != 10*time.Second {
+			t.Errorf("the revoke took %v, want the 10s that it had", took)
+		}
+		time.Sleep(time.Minute)
+		equal(t, "outputs", h.sink.values(), []string{"quick"})
+		h.offsets(t, 0)
+		if n := src.tries(tp{"in", 0}); n != 1 {
+			t.Errorf("%d commits of the partition, want 1", n)
+		}
+		stop()
+	})
+}
