@@ -140,6 +140,21 @@ func lenOf(ps *event.Paths) int {
 	return ps.Len()
 }
 
+func TestADuplicateIsCalledByItsName(t *testing.T) {
+	for _, tt := range []struct{ name, value, want string }{
+		{"plain", `{"a":1,"a":2}`, `the name "a" stands twice in one object, again at byte 7, and is read or set`},
+		{"as it is spelled", `{"a":1, "\u0061":2}`, `the name "\u0061" stands twice in one object, again at byte 8, and is read or set`},
+	} {
+		ps := paths(t, ".a")
+		_, got := value(tt.value).Get(path(t, ".a"))
+		for _, err := range []error{value(tt.value).Check(ps), got} {
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) || strings.Contains(err.Error(), "not JSON") {
+				t.Errorf("%s: got %v, want …%s", tt.name, err, tt.want)
+			}
+		}
+	}
+}
+
 func TestOnlyDuplicatesAlongAPathAreRefused(t *testing.T) {
 	tests := []struct {
 		name, value string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -63,6 +64,9 @@ func (s *scanner) text(t *trie, depth int) (span, bool) {
 	return span{start, end}, true
 }
 
+// twice is the reason for a name that stands again in the object, at the place of the second.
+const twice = "a name that is read or set stands twice in one object"
+
 func (s *scanner) fail(i int, reason string) int {
 	s.at, s.reason = i, reason
 	return -1
@@ -71,6 +75,10 @@ func (s *scanner) fail(i int, reason string) int {
 // failure returns what a method noted before it returned -1. It formats without fmt, through which s
 // and its spans would escape to the heap.
 func (s *scanner) failure() error {
+	if s.reason == twice { // such a text is JSON
+		name := s.b[s.at:s.str(s.at)]
+		return errors.New("the name " + strings.ToValidUTF8(string(clip(name)), "…") + " stands twice in one object, again at byte " + strconv.Itoa(s.at) + ", and is read or set")
+	}
 	return errors.New("not JSON at byte " + strconv.Itoa(s.at) + ": " + s.reason)
 }
 
@@ -158,7 +166,7 @@ func (s *scanner) object(n *node, i, depth int) int {
 		var kid *node
 		if n != nil {
 			if kid = n.member(s.b[name+1:i-1], s.escaped); kid != nil && s.again(kid.number) {
-				return s.fail(name, "a name that is read or set stands twice in one object")
+				return s.fail(name, twice)
 			}
 		}
 		if i = s.space(i); s.peek(i) != ':' {

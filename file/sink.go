@@ -82,7 +82,7 @@ func (s *Sink) openPath() error {
 		f, err = os.OpenFile(s.cfg.Path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	}
 	if err != nil {
-		return err
+		return located(err, s.cfg.Path)
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/a0c75104/enricher/event"
@@ -87,7 +88,7 @@ func (s *Source) openPath() error {
 	info, err := os.Stat(s.cfg.Path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("opening a file source: %w", err)
+		return fmt.Errorf("opening a file source: %w", located(err, s.cfg.Path))
 	case info.IsDir():
 		return fmt.Errorf("opening a file source: %q is a directory", s.cfg.Path)
 	case !info.Mode().IsRegular():
@@ -213,4 +214,13 @@ func (s *Source) Close() {
 	if s.file != nil {
 		_ = s.file.Close() // read only: nothing can be lost
 	}
+}
+
+// located adds to err where a relative path led, which depends on where the program was started.
+func located(err error, path string) error {
+	abs, absErr := filepath.Abs(path)
+	if absErr != nil || filepath.IsAbs(path) {
+		return err
+	}
+	return fmt.Errorf("%w: looked for at %q", err, abs)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -148,6 +149,29 @@ func TestWhatCannotBeOpenedEndsThePipeline(t *testing.T) {
 				t.Errorf("Open: %v, want a fatal error that names %q", err, path)
 			}
 		})
+	}
+}
+
+func TestARelativePathThatIsNotThereIsNamedInFull(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := file.NewSource(file.SourceConfig{Path: "nope"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dst, err := file.NewSink(file.SinkConfig{Path: "no/nope"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err, want := src.Open(t.Context(), &assignments{}), strconv.Quote(filepath.Join(dir, "nope")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("source: %v, want an error that names %s", err, want)
+	}
+	if err, want := dst.Open(t.Context()), strconv.Quote(filepath.Join(dir, "no/nope")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("sink: %v, want an error that names %s", err, want)
 	}
 }
 
