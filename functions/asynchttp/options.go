@@ -130,6 +130,12 @@ func (o Options) Validate() error {
 	if o.MaxResponse <= 0 {
 		wrong("max_response", "an answer needs a bound: write a size above 0")
 	}
+	if o.TotalTimeout > 0 && o.TotalTimeout < o.Timeout {
+		wrong("total_timeout", "%v is less than timeout %v, the bound of one attempt: write a shorter timeout too; 0 is no bound", o.TotalTimeout, o.Timeout)
+	}
+	if !o.Body.IsZero() && o.Method == http.MethodGet {
+		wrong("body", "GET carries no body: write method: POST, or another that does")
+	}
 	r := o.Retry
 	if r.Attempts < 0 {
 		wrong("retry.attempts", "%d is negative: 0 means until total_timeout", r.Attempts)

@@ -80,6 +80,9 @@ func syntaxError(src string, err error) error {
 	if msg == "unexpected EOF" {
 		return &SyntaxError{Offset: len(src), Message: "the expression ends too early"}
 	}
+	if strings.HasPrefix(p.Token, "'") {
+		msg += `: a jq string takes double quotes, "…"`
+	}
 	return &SyntaxError{Offset: max(p.Offset-len(p.Token), 0), Message: msg}
 }
 

@@ -291,6 +291,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"an unknown function deep inside", `{a: [.b | foo(1)]}`, 10, "function not defined: foo/1"},
 		{"an unknown variable", `.a == $kye`, 6, "$key"},
 		{"an end too early", `.a ==`, 5, "ends too early"},
+		{"single quotes", `.a != 'x'`, 6, `a jq string takes double quotes`},
 		{"a token out of place", `.a }`, 3, "unexpected token"},
 		{"a token on the second line", ".a\n| | .b", 5, "unexpected token"},
 	} {

@@ -207,6 +207,10 @@ func TestCheckURL(t *testing.T) {
 		{"an escape that is none", `https://x.org/%zz`, 0, "invalid URL escape"},
 		{"the parent segment", `https://x.org/../\(.id)`, 0, "path segment"},
 		{"a space in the host", `https://x org/`, 0, "invalid character"},
+		{"braces around a name", `https://x.org/a/{id}`, 16, `write \(.id)`},
+		{"a Go template", `https://x.org/\(.a)/{{.id}}`, 20, `"{" cannot stand in a URL`},
+		{"braces in the host", `https://{host}/`, 8, `write \(.id)`},
+		{"braces in the query", `https://x.org/?q=\(.q)&f=}`, 25, `or %7D for the brace itself`},
 		{"a port that is none", `https://x.org:port/`, 0, "invalid port"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

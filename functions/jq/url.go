@@ -183,8 +183,12 @@ func planURL(parts []part) (*urlPlan, error) {
 			continue
 		}
 		text := p.text
+		from := p.at
 		if i == 0 {
-			text = text[len(scheme):]
+			text, from = text[len(scheme):], from+len(scheme)
+		}
+		if b := strings.IndexAny(text, "{}"); b >= 0 {
+			return nil, braceError(text[b], from+b)
 		}
 		if halfEscape.MatchString(text) && i < len(parts)-1 {
 			return nil, &SyntaxError{Offset: p.at, Message: "a % before a value would change it: write %25"}
@@ -195,6 +199,12 @@ func planURL(parts []part) (*urlPlan, error) {
 		return nil, err
 	}
 	return u, nil
+}
+
+// braceError refuses a brace, which is no character of a URL: where one stands, another program's way to
+// write a value was meant, and the API would be asked for its text.
+func braceError(brace byte, at int) error {
+	return &SyntaxError{Offset: max(at, 0), Message: fmt.Sprintf(`"%c" cannot stand in a URL: write \(.id) for a value of the event, or %%%02X for the brace itself`, brace, brace)}
 }
 
 // halfEscape is text that ends within a percent escape.
