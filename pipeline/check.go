@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -28,6 +29,7 @@ func (c *checker) check() {
 	}
 	c.oneOf("source", cfg.Source.Kafka != nil, cfg.Source.File != nil)
 	c.oneOf("sink", cfg.Sink.Kafka != nil, cfg.Sink.File != nil)
+	c.condition("filter", cfg.Filter)
 	c.errors()
 	c.window()
 	// The parts are made as for a run, with nothing behind them, to see what they find fault with.
@@ -54,6 +56,16 @@ func (c *checker) oneOf(path string, kafka, file bool) {
 		c.problem(path, "names both kafka and file: keep one")
 	case !kafka && !file && c.values[join(path, "kafka")] == nil && c.values[join(path, "file")] == nil:
 		c.problem(path, "names neither kafka nor file")
+	}
+}
+
+// condition holds an expression that is asked whether it is true to asking something.
+func (c *checker) condition(path string, e functions.Expr) {
+	if e.IsZero() || c.fault(path) {
+		return
+	}
+	if err := e.CheckCondition(); err != nil {
+		c.optionProblem(path, err)
 	}
 }
 
@@ -115,6 +127,7 @@ func (c *checker) items(a *assembly) []streammanager.Step {
 			c.problem(join(it.path, "name"), "%q is the name of %s too", it.label(), other)
 		}
 		labels[it.label()] = it.path
+		c.condition(join(it.path, "when"), it.When)
 		if c.fault(it.place()) {
 			continue
 		}

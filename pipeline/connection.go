@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/kafka"
 )
 
@@ -133,7 +134,12 @@ func (c *checker) sink(path string, k *kafkaSink, a *assembly, errors bool) {
 		c.problem(join(path, "topic"), "%q is no name of a topic", topic)
 	}
 	if errors && !k.Topic.Literal() && k.Topic.ReadsValue() {
-		c.problem(join(path, "topic"), "reads the value, and that of an error event may be anything: use $topic, $key or $headers")
+		c.problem(join(path, "topic"), "reads the value, and that of an error event may be anything: use $topic, or $key or $headers with a default")
+	}
+	if errors {
+		if err := k.Topic.CheckDefaults("key", "headers"); err != nil {
+			c.optionProblem(path, &functions.OptionError{Option: "topic", Err: err})
+		}
 	}
 	if errors && !k.Key.IsZero() && k.Key.ReadsValue() {
 		c.problem(join(path, "key"), "reads the value, and that of an error event may be anything: use $key, $topic or $headers")

@@ -34,12 +34,19 @@ type step struct {
 
 var stepPattern = regexp.MustCompile(`^(?:\.?([A-Za-z_][A-Za-z0-9_-]*)|\[(\d{1,6})\]|\[("(?:[^"\\]|\\.)*")\])`)
 
+// dottedIndex is an element of a list as other programs write it: process.0.jq.
+var dottedIndex = regexp.MustCompile(`^\.(\d+)\b`)
+
 // parsePath reads a path as problems write it: source.kafka.options["linger.ms"], process[0].jq.
 func parsePath(text string) ([]step, error) {
 	var out []step
 	rest := text
 	for rest != "" {
 		m := stepPattern.FindStringSubmatch(rest)
+		if len(out) > 0 && dottedIndex.MatchString(rest) {
+			done := text[:len(text)-len(rest)]
+			return nil, fmt.Errorf("%q is no path: an element of a list stands in brackets, write %s", text, done+dottedIndex.ReplaceAllString(rest, "[$1]"))
+		}
 		if m == nil || len(out) == 0 && (rest[0] == '.' || m[2] != "") {
 			return nil, fmt.Errorf("%q is no path: write keys joined by dots, such as source.kafka.options[\"linger.ms\"]", text)
 		}
@@ -70,6 +77,30 @@ func parsePath(text string) ([]step, error) {
 	return out, nil
 }
 
+// quotedSetting returns the path of a client setting whose dots were taken for steps, such as
+// kafka.options.linger.ms, as it must be written; "" where steps are none.
+func quotedSetting(steps []step) string {
+	path := ""
+	for i, s := range steps {
+		if s.isIdx {
+			return ""
+		}
+		path = join(path, s.key)
+		if i == 0 || s.key != "options" || steps[i-1].key != "kafka" || len(steps) < i+3 {
+			continue
+		}
+		var names []string
+		for _, rest := range steps[i+1:] {
+			if rest.isIdx {
+				return ""
+			}
+			names = append(names, rest.key)
+		}
+		return join(path, strings.Join(names, "."))
+	}
+	return ""
+}
+
 // setValue lays one path=value over the tree. A value that begins with [ or { and is YAML is taken as
 // such; null takes the key out; everything else is text, to be typed by its key.
 func setValue(root *node, arg string, order int) Problems {
@@ -84,6 +115,9 @@ func setValue(root *node, arg string, order int) Problems {
 	steps, err := parsePath(path)
 	if err != nil {
 		return bad("%v", err)
+	}
+	if cure := quotedSetting(steps); cure != "" {
+		return bad("a client setting is one key: write %s", cure)
 	}
 	val, problems := flagValue(src, value)
 	if problems != nil {

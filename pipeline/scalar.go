@@ -33,6 +33,10 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string, tag reflect.Stru
 	t := v.Type()
 	if n.kind != yaml.ScalarNode && isJQ(t) {
 		key := path[max(strings.LastIndexByte(path, '.')+1, 0):]
+		if n.kind == yaml.SequenceNode && t == reflect.TypeFor[functions.Template]() {
+			d.at(n, -1, path, "want one text, with \\(jq) in it where it depends on the event, and not a list: each event has one %s", key)
+			return
+		}
 		d.at(n, -1, path, "%s where jq is expected: quote it, or write it under `%s: |`", n.what(), key)
 		return
 	}

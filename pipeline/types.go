@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/jq"
 )
 
 // value is the text of a client setting, which may be written as text, number or boolean.
@@ -70,11 +71,37 @@ func (p *partitionBy) decode(d *decoder, n *node, path string) {
 		path = join(path, "fields")
 	} else {
 		p.Missing = "error"
-		d.list(n, reflect.ValueOf(&p.Fields).Elem(), path)
+		if !p.notPaths(d, n, path) {
+			d.list(n, reflect.ValueOf(&p.Fields).Elem(), path)
+		}
 	}
 	if len(p.Fields) == 0 && !d.fault(path) {
 		d.problem(path, "names no path; leave partition_by out to order by the record key")
 	}
+}
+
+// notPaths reports a single expression where paths are wanted.
+func (p *partitionBy) notPaths(d *decoder, n *node, path string) bool {
+	if n.kind != yaml.ScalarNode || n.isNull() || !d.text(n, path) || strings.Contains(n.text, ",") {
+		return false
+	}
+	e, err := jq.Compile(n.text)
+	if err != nil {
+		return false
+	}
+	if _, bare := e.Path(); bare {
+		return false
+	}
+	cure := "such as [.a, .b]"
+	if read := e.Paths(); len(read) > 0 && !n.replaced() {
+		names := make([]string, len(read))
+		for i, r := range read {
+			names[i] = r.String()
+		}
+		cure = "[" + strings.Join(names, ", ") + "]"
+	}
+	d.at(n, -1, path, "want paths, not an expression: the values at several make the key together, write a list of them, %s", cure)
+	return true
 }
 
 func (p *partitionBy) schema(s *schemer) (map[string]any, string) {
@@ -152,7 +179,7 @@ func (it *item) decode(d *decoder, n *node, path string) {
 		if s := suggestion(k.text, append(keysOf(reflect.TypeFor[itemKeys]()), known...)); s != "" {
 			d.at(k, -1, at, "unknown key%s", s)
 		} else {
-			d.at(k, -1, at, "unknown key; the functions are %s", strings.Join(known, ", "))
+			d.at(k, -1, at, "unknown key; the functions are %s; is it a function of your own program? Then give this file to that program", strings.Join(known, ", "))
 		}
 		used = append(used, "")
 		return true
