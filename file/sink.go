@@ -66,13 +66,39 @@ func NewSink(cfg SinkConfig) (*Sink, error) {
 // ended first, so that it cannot swallow the next one.
 func (s *Sink) Open(context.Context) error {
 	s.out = s.cfg.Stdout
-	if s.cfg.Path != "-" {
-		if err := s.openPath(); err != nil {
-			return event.Fatal(fmt.Errorf("opening a file sink: %w", err))
-		}
+	open := s.openPath
+	if s.cfg.Path == "-" {
+		open = s.checkStdout
+	}
+	if err := open(); err != nil {
+		return event.Fatal(fmt.Errorf("opening a file sink: %w", err))
 	}
 	s.room, s.wake, s.stopped = make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	go s.write()
+	return nil
+}
+
+// errClosedStdout is what a user reads who closed the output, and the few who gave this one on purpose.
+var errClosedStdout = errors.New("standard output is closed, or is the null device open for reading too; " +
+	"give it a place, or write to the file /dev/null to throw lines away")
+
+// checkStdout refuses an output that the Go runtime put in place of a closed one, since all lines would
+// vanish in it. The runtime opens the null device for reading and writing, a shell for writing alone.
+func (s *Sink) checkStdout() error {
+	f, ok := s.out.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("looking at standard output: %w", err)
+	}
+	if sink, err := os.Stat(os.DevNull); err != nil || !os.SameFile(info, sink) {
+		return nil
+	}
+	if _, err := f.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+		return errClosedStdout
+	}
 	return nil
 }
 

@@ -248,3 +248,38 @@ func TestARecordAfterCloseIsRefused(t *testing.T) {
 		t.Errorf("a second Close: %v", err)
 	}
 }
+
+// TestAClosedStandardOutputIsRefused promises that nothing is taken for written that went to the null
+// device which the Go runtime opens in place of a closed output.
+func TestAClosedStandardOutputIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		flag    int
+		refused bool
+	}{
+		{name: "as the runtime opens it", flag: os.O_RDWR, refused: true},
+		{name: "as a shell opens it", flag: os.O_WRONLY},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := os.OpenFile(os.DevNull, tt.flag, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer out.Close()
+			s, err := file.NewSink(file.SinkConfig{Path: "-", Stdout: out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Open(t.Context())
+			if err == nil {
+				err = errors.Join(produce(t, s, []byte("1"))...)
+			}
+			if refused := err != nil && strings.Contains(err.Error(), "standard output is closed"); refused != tt.refused {
+				t.Errorf("got %v, want refused %v", err, tt.refused)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+}
