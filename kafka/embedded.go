@@ -3,6 +3,8 @@ package kafka
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -26,6 +28,7 @@ type EmbeddedConfig struct {
 type Embedded struct {
 	cluster    *kfake.Cluster
 	partitions int32
+	lock       *os.File // of DataDir, nil without one
 }
 
 // StartEmbedded starts a broker.
@@ -47,11 +50,16 @@ func StartEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	if cfg.Listen != nil {
 		opts = append(opts, kfake.ListenFn(cfg.Listen))
 	}
-	cluster, err := kfake.NewCluster(opts...)
+	lock, err := lockDir(cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("starting the embedded broker: %w", err)
 	}
-	e := &Embedded{cluster: cluster, partitions: cfg.Partitions}
+	cluster, err := kfake.NewCluster(opts...)
+	if err != nil {
+		_ = lock.Close() // an error for want of a lock says nothing
+		return nil, fmt.Errorf("starting the embedded broker: %w", err)
+	}
+	e := &Embedded{cluster: cluster, partitions: cfg.Partitions, lock: lock}
 	for topic, partitions := range cfg.Topics {
 		if err := e.CreateTopic(topic, partitions); err != nil {
 			e.Close()
@@ -88,4 +96,26 @@ func (e *Embedded) Connection() Connection {
 }
 
 // Close ends the broker and its connections.
-func (e *Embedded) Close() { e.cluster.Close() }
+func (e *Embedded) Close() {
+	e.cluster.Close()
+	_ = e.lock.Close() // after the last write to the directory
+}
+
+// lockDir keeps a second broker out of dir: two would give out the same offsets twice, and each would
+// write over what the other wrote. Without a directory it returns a nil file, which can be closed.
+func lockDir(dir string) (*os.File, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making data_dir: %w", err)
+	}
+	f, taken, err := lockFile(filepath.Join(dir, "lock"))
+	switch {
+	case taken:
+		return nil, fmt.Errorf("data_dir %q is in use by another process: stop it, or give both files to one enricher run", dir)
+	case err != nil:
+		return nil, fmt.Errorf("taking data_dir %q: %w", dir, err)
+	}
+	return f, nil
+}

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -120,4 +121,21 @@ func TestTheEmbeddedBrokerKeepsToLoopbackAndSaysWhyItCannotStart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Two that write to one directory destroy its log.
+func TestADirectoryServesOneEmbeddedBrokerAtATime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	cfg := kafka.EmbeddedConfig{DataDir: dir}
+	first := embedded(t, cfg)
+	second, err := kafka.StartEmbedded(cfg)
+	if err == nil {
+		second.Close()
+	}
+	want := fmt.Sprintf("data_dir %q is in use by another process: stop it, or give both files to one enricher run", dir)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a second broker in the directory: %v, want %q", err, want)
+	}
+	first.Close()
+	embedded(t, cfg)
 }
