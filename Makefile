@@ -7,10 +7,15 @@ TOOL  = $(GO) tool -modfile=tools/go.mod
 LEFT_OUT = fuzzing beyond the seeds (go test -fuzz NAME ./PACKAGE), more simulator seeds \
 	(go test ./test/sim -seeds N), benchmarks (make bench), full-size jobs (make mainjob), suites against a real broker (test/, by tag)
 
+# What `make build` stamps into the binary where git knows it. Go does so itself only where it may ask git.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+STAMP    = -X github.com/a0c75104/enricher/cli.version=$(VERSION) -X github.com/a0c75104/enricher/cli.commit=$(COMMIT)
+
 .PHONY: build demo test mainjob check check-format check-tidy check-generated lint vulncheck bench generate
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/enricher ./cmd/enricher
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STAMP)' -o bin/enricher ./cmd/enricher
 
 demo:
 	$(GO) run ./cmd/enricher demo

@@ -14,7 +14,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,9 +48,13 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func failed(err error) error { return &exitError{status: exitFailed, err: err} }
 
+// sameStop is the time in which a second signal belongs to the first: timeout(1) and shells signal the
+// process and then its whole group, and nobody has changed their mind that soon.
+const sameStop = 500 * time.Millisecond
+
 // Main runs the command on the process's own streams and signals, with the functions of the user beside
-// those that are built in, and returns the exit status. The first SIGINT or SIGTERM drains, a second
-// one returns at once.
+// those that are built in, and returns the exit status. The first SIGINT or SIGTERM drains, one that
+// comes later than half a second after it returns at once. The command calls itself as its file is named.
 func Main(args []string, specs ...functions.Spec) int {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -60,20 +67,25 @@ func Main(args []string, specs ...functions.Spec) int {
 	defer stop(nil)
 	status := make(chan int, 1)
 	go func() { status <- Run(ctx, args, os.Stdin, os.Stdout, os.Stderr, specs...) }()
-	for stopping := false; ; {
+	for stopping := (time.Time{}); ; {
 		select {
 		case s := <-status:
 			return s
 		case sig := <-signals:
-			if stopping {
-				fmt.Fprintf(os.Stderr, "enricher: a second signal (%v): leaving at once\n", sig)
+			switch {
+			case stopping.IsZero():
+				stopping = time.Now()
+				stop(fmt.Errorf("signal: %v", sig))
+			case time.Since(stopping) >= sameStop:
+				fmt.Fprintf(os.Stderr, "%s: a second signal (%v): leaving at once\n", program(), sig)
 				return exitFailed
 			}
-			stopping = true
-			stop(fmt.Errorf("signal: %v", sig))
 		}
 	}
 }
+
+// program is what the command calls itself: a program with functions of its own is no enricher.
+func program() string { return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") }
 
 // Run runs the command until it has finished or ctx ends, which drains, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, specs ...functions.Spec) int {
@@ -89,11 +101,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	var exit *exitError
 	if !errors.As(err, &exit) {
-		fmt.Fprintf(stderr, "enricher: %v\nRun enricher --help for the commands and flags.\n", err)
+		fmt.Fprintf(stderr, "%[1]s: %[2]v\nRun %[1]s --help for the commands and flags.\n", program(), err)
 		return exitUsage
 	}
 	if exit.err != nil {
-		fmt.Fprintf(stderr, "enricher: %v\n", exit.err)
+		fmt.Fprintf(stderr, "%s: %v\n", program(), exit.err)
 	}
 	return exit.status
 }
@@ -109,7 +121,7 @@ type app struct {
 // command makes the tree of commands. An error of theirs that is no exitError is wrong usage.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "enricher",
+		Use:           program(),
 		Short:         "Enrich events from Kafka by calling something slow for each of them",
 		SilenceErrors: true,
 		SilenceUsage:  true,

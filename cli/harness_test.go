@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -144,13 +143,32 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// sendSignal sends a signal: signal NAME TERM|INT|KILL
+var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
+
+// sendSignal sends signals, one right after the other: signal NAME TERM|INT|KILL...
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
-	if neg || len(args) != 2 || signals[args[1]] == 0 {
-		ts.Fatalf("usage: signal NAME TERM|INT|KILL")
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: signal NAME TERM|INT|KILL...")
 	}
-	ts.Check(jobOf(ts, args[0]).cmd.Process.Signal(signals[args[1]]))
+	for _, name := range args[1:] {
+		ts.Check(jobOf(ts, args[0]).cmd.Process.Signal(signals[name]))
+	}
+}
+
+// insist sends a signal again and again until a process has said something: insist NAME TERM|INT REGEXP
+func insist(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: insist NAME TERM|INT REGEXP")
+	}
+	re := regexp.MustCompile(args[2])
+	eventually(ts, func() error {
+		text, err := os.ReadFile(ts.MkAbs(args[0] + ".err"))
+		if err != nil || re.Match(text) {
+			return err
+		}
+		_ = jobOf(ts, args[0]).cmd.Process.Signal(signals[args[1]]) // it may have ended meanwhile
+		return fmt.Errorf("%s does not say %q:\n%s", args[0], re, text)
+	})
 }
 
 // ends waits for the end of a process and checks its exit status: ends NAME N
@@ -230,7 +248,8 @@ func httpGet(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // busyPort takes a port until the end of the script and puts its address into a variable; with an
-// address it takes that one, or knows that somebody else has: busy-port VARIABLE [ADDRESS]
+// address it takes that one, or knows that somebody else keeps it; who has it only for a moment, as another
+// script may, is waited for: busy-port VARIABLE [ADDRESS]
 func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: busy-port VARIABLE [ADDRESS]")
@@ -239,7 +258,12 @@ func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 2 {
 		addr = args[1]
 	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	l, err := net.Listen("tcp", addr)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(limit); <-tick.C {
+		l, err = net.Listen("tcp", addr)
+	}
 	if err != nil {
 		ts.Setenv(args[0], addr)
 		return

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -116,8 +117,11 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version, the commit and the Go version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := buildOf()
-			_, err := fmt.Fprintf(a.stdout, "enricher %s, commit %s, %s\n", b.version, b.commit, b.goVersion)
+			b, own := buildOf(), ""
+			if b.library != "" {
+				own = ", enricher " + b.library
+			}
+			_, err := fmt.Fprintf(a.stdout, "%s %s, commit %s%s, %s\n", program(), b.version, b.commit, own, b.goVersion)
 			return written(err)
 		},
 	}
@@ -131,17 +135,40 @@ func written(err error) error {
 	return failed(fmt.Errorf("writing the output: %w", err))
 }
 
-// build says what the binary was made from.
-type build struct{ version, commit, goVersion string }
+// Version and commit as the linker was told, for a build that go does not stamp itself. Empty: what go
+// stamped holds.
+var version, commit string
+
+// build says what the binary was made from. Of a program with functions of its own version and commit are
+// the program's, and library is the version of this module.
+type build struct{ version, commit, library, goVersion string }
 
 func buildOf() build {
-	b := build{version: "devel", commit: "unknown", goVersion: runtime.Version()}
+	b := build{version: version, commit: commit, goVersion: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
+	if ok {
+		b.stamped(info)
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
+	b.version, b.commit = cmp.Or(b.version, "devel"), cmp.Or(b.commit, "unknown")
+	return b
+}
+
+// stamped fills in what go wrote into the binary.
+func (b *build) stamped(info *debug.BuildInfo) {
+	const module = "github.com/a0c75104/enricher"
+	for _, dep := range info.Deps {
+		if dep.Path == module {
+			if dep.Replace != nil {
+				dep = dep.Replace
+			}
+			b.library = cmp.Or(strings.Trim(dep.Version, "()"), "devel")
+		}
+	}
+	if v := info.Main.Version; b.version == "" && v != "(devel)" {
 		b.version = v
+	}
+	if b.commit != "" {
+		return
 	}
 	for _, s := range info.Settings {
 		switch {
@@ -151,5 +178,4 @@ func buildOf() build {
 			b.commit += "+changes"
 		}
 	}
-	return b
 }

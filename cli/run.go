@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,6 +61,9 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 	}
 	if err != nil {
 		return failed(errors.Join(err, l.Close(), embedded.Close()))
+	}
+	if addrs := embedded.Addrs(); len(addrs) > 0 {
+		log.Info("embedded broker listens", "addr", strings.Join(addrs, ","))
 	}
 	probes := make([]probe, len(jobs))
 	for i, j := range jobs {
