@@ -9,5 +9,11 @@
 // Template, Size, Duration and Secret check their text as it is loaded; a constructor that finds fault
 // with one option returns an *OptionError, and the loader adds file, line and column.
 //
+// A constructor checks and opens nothing. The loader calls it to check a file, for validate as for run,
+// with an Env that has nothing behind it (no network, no log, metrics of its own), and closes what it made,
+// where that has a method Close(context.Context) error, before it returns. A run then calls the
+// constructor again. So what is slow or must be there once, such as a connection or a model, is opened by
+// the first event, with sync.OnceValues, and freed by Close.
+//
 // The package starts no goroutine.
 package functions

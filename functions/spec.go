@@ -55,7 +55,7 @@ func (e *OptionError) Unwrap() error { return e.Err }
 
 // New describes a function that processes one event at a time. O is its options: a struct, or one
 // option type where the function takes a single value. The name is the function's key in a pipeline
-// file.
+// file. build checks and opens nothing: it is called to check a file too, see the package comment.
 func New[O any](name, doc string, build func(Env, O) (event.Func, error)) Spec {
 	return newSpec[O](name, doc, func(env Env, o O) (Built, error) {
 		f, err := build(env, o)

@@ -197,7 +197,7 @@ func (c *call) answered(excerpt string, took time.Duration) {
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status >= 500:
 		again = true
 	case good(status):
-		c.f.pool.hosts.succeeded(c.req.url.Host)
+		c.succeeded()
 		return
 	}
 	err := fmt.Errorf("status %d %s", status, http.StatusText(status))
@@ -205,7 +205,7 @@ func (c *call) answered(excerpt string, took time.Duration) {
 		err = fmt.Errorf("%w: %q", err, excerpt)
 	}
 	if !again {
-		c.f.pool.hosts.succeeded(c.req.url.Host) // it answers, if not what was hoped for
+		c.succeeded() // it answers, if not what was hoped for
 		c.next.err = c.fail(kind, err)
 		return
 	}
@@ -217,7 +217,10 @@ func (c *call) answered(excerpt string, took time.Duration) {
 	after, told := retryAfter(c.got.header, time.Duration(c.f.o.Retry.RetryAfterMax))
 	refusal := status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 	if told && refusal && after >= shortestHold {
-		until, alone := c.f.pool.hosts.refused(c.req.url.Host, c.kept.mark, time.Now().Add(after))
+		until, alone, say := c.f.pool.hosts.refused(c.req.url.Host, c.kept.mark, time.Now().Add(after))
+		if say {
+			c.f.log.Warn("a host asked to wait, its events are held", "host", c.req.url.Host, "status", status, "until", until)
+		}
 		if !alone {
 			c.kept.spent -= took // a hold counts nowhere
 			c.f.meters.retry(reasonHold)
@@ -226,6 +229,13 @@ func (c *call) answered(excerpt string, took time.Duration) {
 		}
 	}
 	c.retry(c.fail(kind, err), reason, after)
+}
+
+// succeeded notes that the host answers.
+func (c *call) succeeded() {
+	if after := c.f.pool.hosts.succeeded(c.req.url.Host); after > 0 {
+		c.f.log.Info("a host that asked to wait answers again", "host", c.req.url.Host, "after", after)
+	}
 }
 
 // notAgain says why a request that may have been carried out is not sent again.
@@ -244,7 +254,7 @@ func (c *call) failed(err error, resp *http.Response) {
 		c.next.err = c.fail(redirect.kind, redirect.err)
 		return
 	case errors.Is(err, errTooLarge):
-		c.f.pool.hosts.succeeded(c.req.url.Host)
+		c.succeeded()
 		c.next.err = c.fail(event.TooLarge, fmt.Errorf("the answer has more than max_response %v", c.f.o.MaxResponse))
 		return
 	case badCoding(err):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -20,6 +21,7 @@ type Func struct {
 	o          Options
 	pool       *pool
 	meters     *meters
+	log        *slog.Logger
 	allow      allowList
 	timeout    time.Duration
 	total      time.Duration

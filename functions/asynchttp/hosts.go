@@ -8,19 +8,29 @@ import (
 	"time"
 )
 
-// maxHosts bounds what is remembered: the names of hosts may come from events.
-const maxHosts = 4096
+const (
+	// maxHosts bounds what is remembered: the names of hosts may come from events.
+	maxHosts = 4096
+	// A host that is held again and again is said once a minute, and of all hosts so many a minute.
+	sayAgain  = time.Minute
+	maxSaid   = 20
+	saidWhile = time.Minute
+)
 
 // hosts is what all calls through one pool know of the hosts they call.
 type hosts struct {
 	mu        sync.Mutex // guards all below
 	successes uint64     // numbers the good answers of all hosts
 	byName    map[string]*host
+	saidSince time.Time // the beginning of the minute in which so many holds were said
+	said      int
 }
 
 type host struct {
 	until   time.Time // it asked not to be called before
 	success uint64    // number of its last good answer
+	said    time.Time // when its hold was said last
+	open    bool      // a hold was said, and not yet that the host answers again
 }
 
 func newHosts() *hosts { return &hosts{byName: map[string]*host{}} }
@@ -63,27 +73,50 @@ func (h *hosts) mark() uint64 {
 	return h.successes
 }
 
-// succeeded notes a good answer.
-func (h *hosts) succeeded(name string) {
+// succeeded notes a good answer. It returns how long ago a hold of the host was said, the first time after
+// it, else 0.
+func (h *hosts) succeeded(name string) (after time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.successes++
-	h.get(name).success = h.successes
+	at := h.get(name)
+	at.success = h.successes
+	if at.open {
+		at.open, after = false, time.Since(at.said)
+	}
+	return after
 }
 
 // refused notes that the host asked to wait. Where it has answered another call well since mark, the
-// refusal is that call's own affair and alone is true; else the host is held for all calls.
-func (h *hosts) refused(name string, mark uint64, until time.Time) (held time.Time, alone bool) {
+// refusal is that call's own affair and alone is true; else the host is held for all calls. say reports
+// that a hold begins which is to be logged: it lasts until the host answers well.
+func (h *hosts) refused(name string, mark uint64, until time.Time) (held time.Time, alone, say bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.get(name)
 	if at.success > mark {
-		return time.Time{}, true
+		return time.Time{}, true, false
 	}
 	if until.After(at.until) {
 		at.until = until
 	}
-	return at.until, false
+	return at.until, false, h.say(at, time.Now())
+}
+
+// say reports whether the hold of a host is to be logged. The caller holds the lock.
+func (h *hosts) say(at *host, now time.Time) bool {
+	if at.open || now.Sub(at.said) < sayAgain {
+		return false
+	}
+	if now.Sub(h.saidSince) >= saidWhile {
+		h.saidSince, h.said = now, 0
+	}
+	if h.said >= maxSaid {
+		return false
+	}
+	h.said++
+	at.said, at.open = now, true
+	return true
 }
 
 // ParseRetryAfter reads the value of a Retry-After header: seconds, also with a fraction, or a date in

@@ -3,6 +3,7 @@ package asynchttp
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/textproto"
 	"regexp"
@@ -26,7 +27,7 @@ type Options struct {
 	Into         Into                          `yaml:"into" doc:"where the answer goes: a path, or a map of paths to jq of the answer" required:"true"`
 	As           string                        `yaml:"as" doc:"how the answer is read" default:"json" enum:"json|text|base64"`
 	Timeout      functions.Duration            `yaml:"timeout" doc:"bound of one attempt, its answer included" default:"10s"`
-	TotalTimeout functions.Duration            `yaml:"total_timeout" doc:"bound of the attempts of one event and the waits between them; 0: none" default:"60s"`
+	TotalTimeout functions.Duration            `yaml:"total_timeout" doc:"bound of the attempts of one event and the waits between them, not shorter than timeout; 0: none; time held by Retry-After does not count" default:"60s"`
 	MaxResponse  functions.Size                `yaml:"max_response" doc:"bound of an answer after decompression; a larger one is an error" default:"64MiB"`
 	Idempotent   bool                          `yaml:"idempotent" doc:"a POST or PATCH may be sent again although it may have been carried out" default:"false"`
 	Retry        RetryOptions                  `yaml:"retry" doc:"when a failed attempt is made again"`
@@ -34,10 +35,10 @@ type Options struct {
 
 // RetryOptions say when a failed attempt is made again.
 type RetryOptions struct {
-	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout" default:"5"`
+	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout; a try whose answer holds its host (429 or 503 with Retry-After) is none" default:"5"`
 	Initial       functions.Duration `yaml:"initial" doc:"upper bound of the first random wait; it doubles with each attempt" default:"200ms"`
 	Max           functions.Duration `yaml:"max" doc:"largest bound of a random wait" default:"10s"`
-	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given" default:"60s"`
+	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given; on 429 and 503 it holds all events of the host, however often it is repeated" default:"60s"`
 }
 
 // Into says where an answer goes.
@@ -218,10 +219,13 @@ func New(env functions.Env, o Options) (*Func, error) {
 	}
 	p := poolOf(env.HTTP, ClientConfig{Workers: env.Workers, Metrics: env.Metrics})
 	f := &Func{
-		o: o, pool: p, meters: p.metrics.of(env.Name),
+		o: o, pool: p, meters: p.metrics.of(env.Name), log: env.Logger,
 		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout),
 		// A method that changes nothing by being repeated may always be sent again.
 		repeatable: o.Idempotent || o.Method != http.MethodPost && o.Method != http.MethodPatch,
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
 	}
 	if host, fixed := o.URL.HostIsFixed(); fixed {
 		// A literal host is allowed by itself, with just its port.
