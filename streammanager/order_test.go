@@ -269,12 +269,17 @@ func TestAKeyOnTwoPartitionsIsWarnedOfOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) { b.Window(tt.window).Process(takes(time.Second)) })
-				for i := range 5 {
+				h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Window(tt.window).Process(takes(time.Second)) })
+				h.src.logs[tt.a], h.src.logs[tt.b] = nil, nil // assigned, and empty
+				stop := h.serve(t)
+				for i := range 5 { // each is read before the next
 					h.src.addTo(tt.a, "key", fmt.Sprint("p", i))
+					synctest.Wait()
 					h.src.addTo(tt.b, "key", fmt.Sprint("q", i))
+					synctest.Wait()
 				}
-				h.finish(t)
+				time.Sleep(time.Minute)
+				stop()
 				if n := strings.Count(h.logged(), "one key on two partitions"); n != tt.want {
 					t.Errorf("warned %d times that a key is on two partitions, want %d:\n%s", n, tt.want, h.logged())
 				}
