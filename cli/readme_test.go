@@ -326,3 +326,45 @@ func (a *ratings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"stars":4}`)
 	}
 }
+
+var (
+	filesRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z]+\\.go`(?:, )?)+) \\|")
+	goFile   = regexp.MustCompile("`([a-z]+\\.go)`")
+	placed   = regexp.MustCompile("`([a-z][a-z.]*(?:/[a-z]+)+(?:\\.[a-z]+)*)`")
+)
+
+// ARCHITECTURE.md names each file of streammanager once and no other, and the places where changes go are there.
+func TestTheArchitectureNamesWhatIsThere(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named, there []string
+	for _, row := range filesRow.FindAllSubmatch(text, -1) {
+		for _, m := range goFile.FindAllSubmatch(row[1], -1) {
+			named = append(named, string(m[1]))
+		}
+	}
+	files, err := filepath.Glob("../streammanager/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name := filepath.Base(f); name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
+			there = append(there, name)
+		}
+	}
+	slices.Sort(named)
+	if !slices.Equal(named, there) {
+		t.Errorf("ARCHITECTURE.md names\n%v, in streammanager are\n%v", named, there)
+	}
+	places := placed.FindAllSubmatch(text, -1)
+	if len(places) < 15 {
+		t.Errorf("found %d places in ARCHITECTURE.md, want those of all changes", len(places))
+	}
+	for _, m := range places {
+		if _, err := os.Stat(filepath.Join("..", string(m[1]))); err != nil {
+			t.Errorf("ARCHITECTURE.md names a place that is not there: %v", err)
+		}
+	}
+}
