@@ -126,11 +126,14 @@ var (
 	_ kgo.HookGroupManageError = hooks{}
 )
 
-func (h hooks) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+// OnBrokerConnect is called when a connection is ready for requests, or could not be made so.
+func (h hooks) OnBrokerConnect(meta kgo.BrokerMetadata, d time.Duration, conn net.Conn, err error) {
 	about := trouble{kind: troubleBroker, about: net.JoinHostPort(meta.Host, strconv.Itoa(int(meta.Port)))}
 	switch {
 	case err == nil:
 		h.t.healed(about)
+	case conn != nil && timedOut(err):
+		h.t.note(about, &noAnswerError{about.about, d.Round(time.Second), err})
 	case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
 		h.t.note(about, fmt.Errorf("connecting to broker %s: %w", about.about, loginError(err)))
 	}

@@ -70,7 +70,7 @@ func NewSink(cfg SinkConfig, logger *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg, set: set, t: newTroubles(logger)}
+	s := &Sink{cfg: cfg, set: set, t: newTroubles(logger, cfg.Brokers)}
 	if err := kgo.ValidateOpts(s.opts(context.Background(), s.newLimits(context.Background()))...); err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
@@ -94,10 +94,12 @@ func (s *Sink) Open(ctx context.Context) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	watch, endWatch := context.WithCancel(own)
 	s.limits = s.newLimits(watch)
+	s.t.begin()
 	cl, err := kgo.NewClient(s.opts(own, s.limits)...)
 	if err != nil {
 		end()
 		endWatch()
+		s.t.end()
 		return fmt.Errorf("opening the kafka sink: %w", err)
 	}
 	s.cl, s.end, s.endWatch = cl, end, endWatch
@@ -270,6 +272,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	s.endWatch()
 	s.watching.Wait()
 	closeClient(s.cl, s.end)
+	s.t.end()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("writing what is buffered: %w", err)
 	}

@@ -93,7 +93,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{
-		cfg: cfg, set: set, t: newTroubles(logger), opened: make(chan struct{}), tell: make(turn, 1),
+		cfg: cfg, set: set, t: newTroubles(logger, cfg.Brokers), opened: make(chan struct{}), tell: make(turn, 1),
 		owned:   map[streammanager.TopicPartition]struct{}{},
 		held:    map[streammanager.TopicPartition]*holding{},
 		paused:  map[streammanager.TopicPartition]struct{}{},
@@ -175,9 +175,11 @@ func (t turn) Unlock() { <-t }
 // waited for; Health says so.
 func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	s.t.begin()
 	cl, err := kgo.NewClient(s.opts(own)...)
 	if err != nil {
 		end()
+		s.t.end()
 		return fmt.Errorf("opening the kafka source: %w", err)
 	}
 	s.cl, s.adm, s.a, s.end = cl, kadm.NewClient(cl), a, end
@@ -229,6 +231,7 @@ func (s *Source) Close() {
 	s.endCalls()
 	closeClient(s.cl, s.end)
 	s.watching.Wait()
+	s.t.end()
 	s.tell.Lock() // wait for a call that was under way
 	defer s.tell.Unlock()
 }

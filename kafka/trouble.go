@@ -24,32 +24,44 @@ type trouble struct {
 	about string
 }
 
-// troubles remembers what is wrong, for Health, and logs each once until it has healed.
+// troubles remembers what is wrong for one client, for Health, and has it said.
 type troubles struct {
-	log *slog.Logger
+	log     *slog.Logger
+	brokers []string
 
-	mu   sync.Mutex // guards open
-	open map[trouble]error
+	mu    sync.Mutex // guards what follows; taken before the voice's
+	open  map[trouble]error
+	voice *voice
 }
 
-func newTroubles(log *slog.Logger) *troubles {
+func newTroubles(log *slog.Logger, brokers []string) *troubles {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &troubles{log: log, open: map[trouble]error{}}
+	return &troubles{log: log, brokers: brokers, open: map[trouble]error{}, voice: newVoice()}
 }
 
-// note remembers err and logs it unless the same trouble is known. That no broker answers goes without
-// saying once it was said of one.
+// begin has what is wrong said with the voice that the clients of the pipeline share, until end.
+func (t *troubles) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.voice = voices.take(t)
+}
+
+func (t *troubles) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	voices.leave(t)
+	t.voice = newVoice()
+}
+
+// note remembers err and logs it, unless it goes without saying.
 func (t *troubles) note(what trouble, err error) {
 	t.mu.Lock()
-	_, known := t.open[what]
-	if what.kind == troubleCluster && t.worstLocked(troubleBroker, troubleBroker) != nil {
-		known = true
-	}
 	t.open[what] = err
+	say := t.voice.note(t, what, err)
 	t.mu.Unlock()
-	if !known {
+	if say {
 		t.log.Warn("kafka: trouble, trying again until it heals", "kind", troubleNames[what.kind], "about", what.about, "err", err)
 	}
 }
@@ -57,10 +69,10 @@ func (t *troubles) note(what trouble, err error) {
 // healed forgets a trouble.
 func (t *troubles) healed(what trouble) {
 	t.mu.Lock()
-	_, known := t.open[what]
 	delete(t.open, what)
+	say := t.voice.healed(t, what)
 	t.mu.Unlock()
-	if known {
+	if say {
 		t.log.Info("kafka: trouble healed", "kind", troubleNames[what.kind], "about", what.about)
 	}
 }
@@ -69,15 +81,10 @@ func (t *troubles) healed(what trouble) {
 func (t *troubles) worst(last int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.worstLocked(0, last)
-}
-
-// worstLocked is worst, of the kinds from first. The caller holds mu.
-func (t *troubles) worstLocked(first, last int) error {
 	var found error
 	var at trouble
 	for what, err := range t.open {
-		if what.kind < first || what.kind > last {
+		if what.kind > last {
 			continue
 		}
 		if found == nil || what.kind < at.kind || what.kind == at.kind && what.about < at.about {

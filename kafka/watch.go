@@ -56,11 +56,29 @@ func answered(ctx context.Context, t *troubles, err error) bool {
 		t.healed(trouble{kind: troubleCluster})
 		return true
 	}
-	if ctx.Err() == nil {
-		t.note(trouble{kind: troubleCluster}, fmt.Errorf("asking the brokers for topics: %w", loginError(err)))
+	if ctx.Err() != nil {
+		return false
 	}
+	if timedOut(err) {
+		err = &noAnswerError{strings.Join(t.brokers, ", "), lookTimeout, err}
+	} else {
+		err = fmt.Errorf("asking the brokers at %s for topics: %w", strings.Join(t.brokers, ", "), loginError(err))
+	}
+	t.note(trouble{kind: troubleCluster}, err)
 	return false
 }
+
+// noAnswerError says that somebody took a connection and said nothing.
+type noAnswerError struct {
+	from  string
+	after time.Duration
+	err   error
+}
+
+func (e *noAnswerError) Error() string {
+	return fmt.Sprintf("no answer from %s in %s: is it a Kafka listener, and is tls or sasl missing?", e.from, e.after)
+}
+func (e *noAnswerError) Unwrap() error { return e.err }
 
 // lookAt notes which topics do not exist, and reports whether all do.
 func lookAt(ctx context.Context, adm *kadm.Client, t *troubles, cure string, topics []string) bool {
