@@ -27,6 +27,8 @@ func Docs(specs []functions.Spec) (string, error) {
 	d.section("`source.file`, `sink.file`", "file", reflect.TypeFor[fileEnd]())
 	d.section("`sink.kafka`", "sink.kafka", reflect.TypeFor[kafkaSink]())
 	d.section("`error_sink`", "error_sink", reflect.TypeFor[errorSink]())
+	d.note("What an error event holds may be anything, so that its `topic` and `key` do not read the value, and `topic` reads " +
+		"`$key` and `$headers` with a default alone: `\\($headers.kind // \"none\")`.")
 	d.section("`partition_by`", "partition_by", reflect.TypeFor[partitionBy]())
 	d.section("`window`", "window", reflect.TypeFor[windowConfig]())
 	d.section("`limits`", "limits", reflect.TypeFor[limits]())
