@@ -20,9 +20,14 @@ import (
 // clients are a source and two sinks of one pipeline, with its logger.
 func clients(t *testing.T, dial dialer) (src *kafka.Source, sink *kafka.Sink, log *lines) {
 	t.Helper()
+	return clientsOf(t, []string{"127.0.0.1:9092"}, dial)
+}
+
+func clientsOf(t *testing.T, brokers []string, dial dialer) (src *kafka.Source, sink *kafka.Sink, log *lines) {
+	t.Helper()
 	log = &lines{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	conn := kafka.Connection{Brokers: []string{"127.0.0.1:9092"}, Dialer: dial}
+	conn := kafka.Connection{Brokers: brokers, Dialer: dial}
 	src, err := kafka.NewSource(kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"}, logger)
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +85,29 @@ func TestTheClientsOfAPipelineSayOnceWhatTheyShare(t *testing.T) {
 		if n := log.count("trouble healed"); n != 2 {
 			t.Errorf("two outages were said to have healed %d times:\n%s", n, log.text.String())
 		}
+	})
+}
+
+func TestABrokerThatStaysAwayHidesNothingThatHappensLater(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
+		w := &wire{dial: dial}
+		var up atomic.Bool
+		_, _, log := clientsOf(t, []string{"127.0.0.1:1", "127.0.0.1:9092"}, func(ctx context.Context, network, addr string) (net.Conn, error) {
+			switch {
+			case addr == "127.0.0.1:1":
+				return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
+			case !up.Load():
+				return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no route to host")}
+			}
+			return w.DialContext(ctx, network, addr)
+		})
+		wait(time.Minute)
+		saidOnly(t, log, "about=127.0.0.1:1 ", "no route to host")
+		up.Store(true)
+		wait(time.Minute + 300*time.Millisecond)
+		w.set(true)
+		wait(time.Minute)
+		saidOnly(t, log, "about=127.0.0.1:1 ", "no route to host", "about=localhost:9092")
 	})
 }
 
