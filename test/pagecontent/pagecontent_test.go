@@ -237,7 +237,10 @@ func TestTheREADMEsPipelineDoesTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, snippet, _ := strings.Cut(string(text), "```yaml\n")
+	_, snippet, found := strings.Cut(string(text), "```yaml page-content.yaml\n")
+	if !found {
+		t.Fatal("the README has no page-content.yaml")
+	}
 	snippet, _, _ = strings.Cut(snippet, "```\n")
 	file := filepath.Join(t.TempDir(), "readme.yaml")
 	if err := os.WriteFile(file, []byte(snippet), 0o600); err != nil {
