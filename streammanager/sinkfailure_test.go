@@ -72,31 +72,53 @@ func failOnce() func(*streammanager.Record) error {
 }
 
 func TestARefusalForALostPartitionDisturbsNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
-		h.sink.hold = true
-		h.sink.refuse = func(r *streammanager.Record) error {
-			if string(r.Value) == "bad" {
-				return event.Rejectf(event.TooLarge, "too large")
-			}
-			return nil
+	refuse := func(r *streammanager.Record) error {
+		if string(r.Value) == "bad" {
+			return event.Rejectf(event.TooLarge, "too large")
 		}
-		h.src.add(0, "a", "bad")
-		h.src.add(1, "b", "b1")
-		stop := h.serve(t)
-		h.src.lose(tp{"in", 0})
-		synctest.Wait()
-		h.sink.let()
-		if log := h.logged(); strings.Contains(log, "sink failed") {
-			t.Errorf("a record's own fault, of a lost partition, was taken for a failure of the sink:\n%s", log)
-		}
-		h.ready(t)
-		time.Sleep(time.Minute)
-		equal(t, "outputs", h.sink.values(), []string{"b1"})
-		equal(t, "errors", h.errs.values(), nil)
-		h.offsets(t, 0, 1)
-		stop()
-	})
+		return nil
+	}
+	for _, tt := range []struct {
+		name string
+		of   func(h *harness) *memSink
+	}{
+		{name: "of an output", of: func(h *harness) *memSink { return h.sink }},
+		{name: "of an error event", of: func(h *harness) *memSink { return h.errs }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h *harness
+				h = newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+					b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+						if string(ev.Value()) == "bad" && tt.of(h) == h.errs {
+							return nil, errTest
+						}
+						return []*event.Event{ev}, nil
+					}))
+				})
+				sink := tt.of(h)
+				sink.hold, sink.refuse = true, refuse
+				h.src.add(0, "a", "bad")
+				h.src.add(1, "b", "b1")
+				stop := h.serve(t)
+				if len(sink.held) == 0 {
+					t.Fatal("nothing waits for an answer: this test needs it so")
+				}
+				h.src.lose(tp{"in", 0})
+				synctest.Wait()
+				sink.let()
+				if log := h.logged(); strings.Contains(log, "sink failed") {
+					t.Errorf("a record's own fault, of a lost partition, was taken for a failure of the sink:\n%s", log)
+				}
+				h.ready(t)
+				time.Sleep(time.Minute)
+				equal(t, "outputs", h.sink.values(), []string{"b1"})
+				equal(t, "errors", h.errs.values(), nil)
+				h.offsets(t, 0, 1)
+				stop()
+			})
+		})
+	}
 }
 
 func TestABoundedSourceIsFinishedThoughTheSinkFails(t *testing.T) {

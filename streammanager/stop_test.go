@@ -215,9 +215,11 @@ func TestAStopFinishesCallsAndShortWaitsAndGivesUpLongOnes(t *testing.T) {
 		for _, v := range []string{"runs", "waits shortly", "waits long", "runs, then waits long"} {
 			h.src.add(0, v, v)
 		}
+		h.src.add(0, "waits long", "behind what is given up") // else it would overtake
+		h.src.add(0, "waits shortly", "behind what is finished")
 		stop := h.serve(t)
 		within(t, "the stop, of which the short wait is the longest,", 5*time.Second, stop)
-		equal(t, "outputs", h.sink.values(), []string{"runs", "waits shortly"})
+		equal(t, "outputs", h.sink.values(), []string{"runs", "waits shortly", "behind what is finished"})
 		equal(t, "errors", h.errs.values(), nil)
 		h.offsets(t, 2)
 	})
