@@ -205,7 +205,7 @@ func (s *Source) rewind() error {
 func (s *Source) BufferBytes() int64 { return 2 * batchBytes }
 
 // Close frees the file.
-func (s *Source) Close() {
+func (s *Source) Close(context.Context) {
 	if s.stop == nil {
 		return
 	}

@@ -53,7 +53,7 @@ func open(t *testing.T, cfg file.SourceConfig) (*file.Source, *assignments) {
 	if err := s.Open(t.Context(), a); err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() { s.Close(context.Background()) })
 	return s, a
 }
 
@@ -143,7 +143,7 @@ func TestWhatCannotBeOpenedEndsThePipeline(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.Close()
+			defer s.Close(t.Context())
 			var fatal *event.FatalError
 			if err := s.Open(t.Context(), &assignments{}); !errors.As(err, &fatal) || !strings.Contains(err.Error(), path) {
 				t.Errorf("Open: %v, want a fatal error that names %q", err, path)
@@ -162,7 +162,7 @@ func TestARelativePathThatIsNotThereIsNamedInFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer src.Close()
+	defer src.Close(t.Context())
 	dst, err := file.NewSink(file.SinkConfig{Path: "no/nope"})
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestAPollThatWaitsForStdinEndsWithItsContext(t *testing.T) {
 	if _, err := s.Poll(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Poll: %v, want the context's end", err)
 	}
-	s.Close()
+	s.Close(t.Context())
 	_ = w.Close() // the read that nobody waits for ends now
 }
 

@@ -53,7 +53,7 @@ func TestTheEmbeddedBrokerGoesOnFromItsDirectory(t *testing.T) {
 	if err := r.src.Commit(t.Context(), map[tp]int64{{Topic: "in", Partition: got[0].Partition}: 2}); err != nil {
 		t.Fatal(err)
 	}
-	r.src.Close()
+	r.src.Close(t.Context())
 	crashed := filepath.Join(t.TempDir(), "crashed")
 	if err := os.CopyFS(crashed, os.DirFS(dir)); err != nil {
 		t.Fatal(err)

@@ -27,9 +27,9 @@ func TestWhatIsPolledIsNotCommittedByItself(t *testing.T) {
 			r.poll(t, 1)
 			wait(30 * time.Second)
 		}
-		r.src.Close()
+		r.src.Close(context.Background())
 		_, next, _ := ends(t, dial, nil)
-		defer next.src.Close()
+		defer next.src.Close(context.Background())
 		if got := text(next.poll(t, 4)); got != "0 1 2 3" || next.held()[tp{Topic: "in"}] != 0 {
 			t.Errorf("the next worker began with %q at %v", got, next.held())
 		}
@@ -163,7 +163,7 @@ func TestWorkersThatComeAndGoInQuickSuccessionLeaveNoPartitionUnread(t *testing.
 			eventually(t, "it is a member", func() bool { g := c.GroupInfo("g"); return g != nil && len(g.Members) >= 2 })
 		}
 		rs = append(rs, open(t, c))
-		rs[0].src.Close()
+		rs[0].src.Close(context.Background())
 		rs = rs[1:]
 	}
 	for p := range int32(6) {

@@ -244,7 +244,7 @@ func open(t *testing.T, c *kfake.Cluster, change ...func(*kafka.SourceConfig)) *
 	if err := r.src.Open(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.src.Close)
+	t.Cleanup(func() { r.src.Close(context.Background()) })
 	return r
 }
 

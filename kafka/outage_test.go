@@ -101,7 +101,7 @@ func ends(t *testing.T, dial dialer, login *kafka.SASL) (*wire, *record, written
 func TestSourceAndSinkGoOnSoonAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
 		w, r, sink := ends(t, dial, nil)
-		defer r.src.Close()
+		defer r.src.Close(context.Background())
 		for i, outage := range []time.Duration{20 * time.Second, 10 * time.Minute} {
 			before, during := fmt.Sprint("before ", i), fmt.Sprint("during ", i)
 			if err := sink.send(t, streammanager.Record{Value: []byte(before)})[0]; err != nil {
@@ -154,7 +154,7 @@ func TestALoginIsRepeatedBeforeItEndsAndNothingIsLost(t *testing.T) {
 	logins := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "5000"})}
 	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
 		w, r, sink := ends(t, dial, &kafka.SASL{Mechanism: "SCRAM-SHA-256", Username: "u", Password: "p"})
-		defer r.src.Close()
+		defer r.src.Close(context.Background())
 		for i := range 300 {
 			if err := sink.send(t, streammanager.Record{Value: fmt.Append(nil, i)})[0]; err != nil {
 				t.Fatal(err)

@@ -45,7 +45,7 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 	if err := s.Open(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Close(context.Background())
 	for read := 0; read < 10; {
 		got, err := s.Poll(t.Context(), 100)
 		if err != nil {

@@ -271,7 +271,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	err := s.cl.Flush(ctx)
 	s.endWatch()
 	s.watching.Wait()
-	closeClient(s.cl, s.end)
+	closeClient(ctx, s.cl, s.end)
 	s.t.end()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("writing what is buffered: %w", err)

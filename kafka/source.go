@@ -217,7 +217,7 @@ func (s *Source) opts(ctx context.Context) []kgo.Opt {
 
 // Close implements streammanager.Source. It leaves the group, so that others take over at once, and
 // gives up after a while where no broker answers.
-func (s *Source) Close() {
+func (s *Source) Close(ctx context.Context) {
 	if s.cl == nil {
 		return
 	}
@@ -229,22 +229,29 @@ func (s *Source) Close() {
 		return
 	}
 	s.endCalls()
-	closeClient(s.cl, s.end)
+	closeClient(ctx, s.cl, s.end)
 	s.watching.Wait()
 	s.t.end()
 	s.tell.Lock() // wait for a call that was under way
 	defer s.tell.Unlock()
 }
 
-// closeClient closes cl, and ends it the hard way when that takes too long.
-func closeClient(cl *kgo.Client, end context.CancelFunc) {
-	hard := time.AfterFunc(closeTimeout, end)
-	leave, cancel := context.WithTimeout(context.Background(), closeTimeout/2)
+// closeClient closes cl, and ends it the hard way when ctx ends or that takes too long.
+func closeClient(ctx context.Context, cl *kgo.Client, end context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, end)()
+	leave, left := halfOf(ctx)
 	_ = cl.LeaveGroupContext(leave) // an error means that the group finds out by itself
+	left()
 	cl.Close()
-	cancel()
-	hard.Stop()
 	end()
+}
+
+// halfOf returns a context that ends in the middle of the time that ctx has.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, _ := ctx.Deadline()
+	return context.WithTimeout(ctx, time.Until(until)/2)
 }
 
 // Commit implements streammanager.Committer.

@@ -338,8 +338,8 @@ func TestCloseTellsNothingAndGivesPartitionsBack(t *testing.T) {
 	first, second := open(t, c), (*record)(nil)
 	first.untilHeld(t, 2)
 	before := first.heard()
-	first.src.Close()
-	first.src.Close()
+	first.src.Close(context.Background())
+	first.src.Close(context.Background())
 	if got := first.heard(); got != before {
 		t.Errorf("Close told %q", strings.TrimPrefix(got, before))
 	}

@@ -122,7 +122,7 @@ func TestABatchThatCannotBeReadEndsThePipelineAndSaysWhere(t *testing.T) {
 			return resp, nil, true
 		})
 		r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Dialer = dial })
-		defer r.src.Close()
+		defer r.src.Close(context.Background())
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -163,7 +163,7 @@ func TestCloseEndsInTimeWhereNoBrokerAnswers(t *testing.T) {
 		answer := make(chan error, 1)
 		sink.Produce(t.Context(), &streammanager.Record{Value: []byte("x")}, func(err error) { answer <- err })
 		began := time.Now()
-		r.src.Close()
+		r.src.Close(context.Background())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := sink.Close(ctx); err != nil {

@@ -35,7 +35,7 @@ func clientsOf(t *testing.T, brokers []string, dial dialer) (src *kafka.Source, 
 	if err := src.Open(t.Context(), &record{log: log, src: src, starts: map[tp]int64{}, changed: make(chan struct{})}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(src.Close)
+	t.Cleanup(func() { src.Close(context.Background()) })
 	for range 2 {
 		out, err := kafka.NewSink(kafka.SinkConfig{Connection: conn, Topic: "in"}, logger)
 		if err != nil {

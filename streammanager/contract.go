@@ -42,9 +42,9 @@ type Source interface {
 	// Poll waits until there is a record and returns at most limit of them. It returns io.EOF at the
 	// end of a bounded source, and ctx's error when ctx ends. Any other error ends the pipeline.
 	Poll(ctx context.Context, limit int) (Polled, error)
-	// Close gives the partitions back without revoking calls and frees everything. After it no method
-	// of a is called.
-	Close()
+	// Close gives the partitions back without revoking calls, as long as ctx allows, and frees everything.
+	// After it no method of a is called.
+	Close(ctx context.Context)
 }
 
 // Assignments is told of changes of the assignment. The stream implements it; its methods may be

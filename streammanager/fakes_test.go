@@ -182,7 +182,7 @@ func (s *memSource) Resume(tps ...tp) {
 	s.kick()
 }
 
-func (s *memSource) Close() {}
+func (s *memSource) Close(context.Context) {}
 
 func (s *memSource) isPaused(partition int32) bool {
 	s.mu.Lock()

@@ -173,13 +173,7 @@ func (s *Stream) commitLast(ctx context.Context, end time.Time, l *loop) {
 
 // close leaves the source and closes the sinks.
 func (s *Stream) close(ctx context.Context, l *loop) error {
-	left := make(chan struct{})
-	go func() { s.source.Close(); close(left) }()
-	select {
-	case <-left:
-	case <-ctx.Done():
-		s.log.Warn("source does not end in time and was left behind; a group finds out when the session ends")
-	}
+	s.source.Close(ctx)
 	var errs []error
 	if err := s.sink.Close(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("closing the sink: %w", err))

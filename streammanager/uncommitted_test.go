@@ -24,7 +24,7 @@ func (p plain) Poll(ctx context.Context, n int) (streammanager.Polled, error) {
 
 func (p plain) Commit(ctx context.Context, o map[tp]int64) error { return p.m.Commit(ctx, o) }
 
-func (p plain) Close() {}
+func (p plain) Close(context.Context) {}
 
 // pauseOnly can pause, and not rewind.
 type pauseOnly struct{ plain }
