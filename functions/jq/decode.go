@@ -12,17 +12,24 @@ import (
 // decode turns one valid JSON text into gojq's values. Numbers stay as spelled. A member that occurs
 // twice is an error, since a program that reads or writes the whole value would lose one of them.
 func decode(raw []byte) (any, error) {
+	v, _, err := decodeHalves(raw)
+	return v, err
+}
+
+// decodeHalves is decode that says whether a string holds half of a surrogate pair.
+func decodeHalves(raw []byte) (v any, lone bool, err error) {
 	d := decoder{b: raw}
-	v, err := d.value()
+	v, err = d.value()
 	if err != nil {
-		return nil, event.Reject(event.InvalidEvent, err)
+		return nil, false, event.Reject(event.InvalidEvent, err)
 	}
-	return v, nil
+	return v, d.lone, nil
 }
 
 type decoder struct {
-	b []byte
-	i int
+	b    []byte
+	i    int
+	lone bool // a string holds half of a surrogate pair
 }
 
 // space skips white space and returns the next byte, 0 at the end.
@@ -142,7 +149,9 @@ func (d *decoder) text() (string, error) {
 			d.i++
 		case '"':
 			d.i++
-			return unquote(d.b[start:d.i])
+			s, lone, err := unquoteHalves(d.b[start:d.i])
+			d.lone = d.lone || lone
+			return s, err
 		}
 	}
 	return "", d.bad()
@@ -151,7 +160,7 @@ func (d *decoder) text() (string, error) {
 func (d *decoder) bad() error { return fmt.Errorf("not a JSON text at byte %d", d.i) }
 
 // unquote returns the text of a JSON string. An escape that names half of a surrogate pair becomes
-// U+FFFD, as in jq.
+// U+FFFD, as in jq: it is for text that leaves JSON, and in text there are no halves.
 func unquote(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil

@@ -13,9 +13,16 @@
 // their members in the order written, and any other object that gojq made or changed has them sorted.
 //
 // Where gojq differs from jq the package follows gojq: an error on the left of // is not caught, for
-// one. A value that is decoded as a whole may not have a member twice, and an escape in it that names half of
-// a surrogate pair becomes U+FFFD when the program writes it again.
+// one. A value that is decoded as a whole may not have a member twice. An escape that names half of a
+// surrogate pair, "\ud800", passes through a program as it is, counts as one character, and is an error
+// where a program asks for its bytes or code point; in text that leaves JSON, as that of a template, it
+// becomes U+FFFD.
 //
-// The package starts no goroutine. An evaluation that takes longer than a second ends with an error,
-// except within one single built-in that works on a large value.
+// What an event may cost is bounded. An evaluation that takes longer than a second is an error. It runs in
+// a goroutine of its own, since a built-in of gojq cannot be stopped: one that goes on is left behind, and
+// while four of one program do, the program is refused. Nothing waits for those; they are the only
+// goroutines that outlive a call. Regular expressions take time in proportion to the text. A string or
+// list of more than 64 MiB that a program builds, a result as large or nested deeper than 10,000, and an
+// element set more than 10,000 behind the end of its array are errors. Not bounded but by the time limit is
+// how many values a program holds at once.
 package jq

@@ -1,12 +1,14 @@
 package jq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -16,8 +18,6 @@ import (
 )
 
 const (
-	// timeLimit stops an expression that does not end.
-	timeLimit = time.Second
 	// maxResults bounds what one program may make of one event.
 	maxResults = 10_000
 	// maxMessage bounds the bytes of an error message that a program chose itself.
@@ -35,6 +35,8 @@ type input struct {
 	doc     *event.Event // whose value is "."
 	root    any          // the value decoded
 	decoded bool
+	looked  bool // whether lone is known
+	lone    bool // a string in root holds half of a surrogate pair
 }
 
 func newInput(ctx context.Context, ev *event.Event) *input {
@@ -66,31 +68,34 @@ func (in *input) get(p event.Path) ([]byte, error) {
 
 // at decodes what is at a path. A path through a scalar is errFallback: whether it is an error is for
 // the whole expression to say, which may not even come to it.
-func (in *input) at(p event.Path) (any, error) {
+func (in *input) at(p event.Path) (v any, lone bool, err error) {
 	raw, err := in.get(p)
 	if r, ok := errors.AsType[*event.RejectError](err); ok && r.Type == event.Expression {
-		return nil, errFallback
+		return nil, false, errFallback
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return decode(raw)
+	return decodeHalves(raw)
 }
 
 // value decodes the whole value, once.
 func (in *input) value() (any, error) {
 	if in.decoded {
+		if !in.looked {
+			in.lone, in.looked = hasHalves(in.root), true
+		}
 		return in.root, nil
 	}
 	raw, err := in.get(root)
 	if err != nil {
 		return nil, err
 	}
-	v, err := decode(raw)
+	v, lone, err := decodeHalves(raw)
 	if err != nil {
 		return nil, err
 	}
-	in.root, in.decoded = v, true
+	in.root, in.decoded, in.lone, in.looked = v, true, lone, true
 	return v, nil
 }
 
@@ -137,6 +142,7 @@ type program struct {
 	vars  []string     // those of ours that it names
 	paths []event.Path // of a localized program: the values of the variables after those
 	reads bool         // whether it looks at its input
+	stuck atomic.Int64 // evaluations that were left behind and are still running
 }
 
 // newProgram compiles q. Of a localized program paths are those that its variables hold.
@@ -151,7 +157,12 @@ func newProgram(q *gojq.Query, paths ...event.Path) (*program, error) {
 	for i := range paths {
 		all = append(all, localVar(i))
 	}
-	code, err := gojq.Compile(q, gojq.WithVariables(all))
+	all = append(all, loneVar)
+	safe, err := guard(q)
+	if err != nil {
+		return nil, err
+	}
+	code, err := gojq.Compile(safe, append(slices.Clone(checks), gojq.WithVariables(all))...)
 	if err != nil {
 		return nil, err
 	}
@@ -173,42 +184,69 @@ type valueError struct{ err error }
 func (e *valueError) Error() string { return e.err.Error() }
 func (e *valueError) Unwrap() error { return e.err }
 
-// each calls yield for the results of p on in until it returns an error, which each returns.
-func (p *program) each(in *input, yield func(any) error) error {
-	var dot any
+// arguments returns what p sees: its input and the values of its variables. Where lone is true their
+// strings have private characters for halves of surrogate pairs.
+func (p *program) arguments(in *input) (dot any, values []any, lone bool, err error) {
 	if p.reads {
-		v, err := in.value()
-		if err != nil {
-			return err
+		if dot, err = in.value(); err != nil {
+			return nil, nil, false, err
 		}
-		dot = v
+		lone = in.lone
 	}
-	values := make([]any, 0, len(p.vars)+len(p.paths))
+	values = make([]any, 0, len(p.vars)+len(p.paths)+1)
 	for _, name := range p.vars {
 		values = append(values, in.variable(name))
 	}
 	for _, path := range p.paths {
-		v, err := in.at(path)
+		v, half, err := in.at(path)
 		if err != nil {
-			return err
+			return nil, nil, false, err
 		}
 		values = append(values, v)
+		lone = lone || half
+	}
+	if lone {
+		if dot, err = private(dot); err != nil {
+			return nil, nil, false, &limitError{err.Error()}
+		}
+		for i := range values {
+			if values[i], err = private(values[i]); err != nil {
+				return nil, nil, false, &limitError{err.Error()}
+			}
+		}
+	}
+	return dot, append(values, lone), lone, nil
+}
+
+// each calls yield for the results of p on in until it returns an error, which each returns.
+func (p *program) each(in *input, yield func(any) error) error {
+	dot, values, lone, err := p.arguments(in)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(in.ctx, timeLimit)
 	defer cancel()
-	iter := p.code.RunWithContext(ctx, dot, values...)
-	for {
-		v, ok := iter.Next()
-		if !ok {
-			return nil
-		}
-		if err, ok := v.(error); ok {
-			return p.failure(ctx, in, err)
-		}
-		if err := yield(v); err != nil {
-			return err
-		}
+	e := &evaluation{
+		iter: p.code.RunWithContext(ctx, dot, values...), stuck: &p.stuck, done: make(chan struct{}),
+		yield: yield,
+		check: func(v any) (any, error) {
+			if same(v, dot) {
+				return in.root, nil // as it came
+			}
+			if err := spelled(v); err != nil {
+				return nil, &limitError{err.Error()}
+			}
+			if lone {
+				v = public(v)
+			}
+			return v, nil
+		},
 	}
+	err = e.wait(ctx)
+	if failed, ok := errors.AsType[*failedError](err); ok {
+		return p.failure(ctx, in, failed.err)
+	}
+	return err
 }
 
 func (p *program) failure(ctx context.Context, in *input, err error) error {
@@ -216,9 +254,9 @@ func (p *program) failure(ctx context.Context, in *input, err error) error {
 		return in.ctx.Err() // the caller's end, not the expression's
 	}
 	if ctx.Err() != nil {
-		return event.Rejectf(event.Expression, "the expression ran longer than %v", timeLimit)
+		return &limitError{fmt.Sprintf("it ran longer than %v", timeLimit)}
 	}
-	return &valueError{errors.New(cut(err.Error(), maxMessage))}
+	return &valueError{errors.New(cut(strings.ToValidUTF8(fmt.Sprint(public(err.Error())), "\uFFFD"), maxMessage))}
 }
 
 // finite reports whether v has a JSON spelling that reads back as v.
@@ -245,6 +283,9 @@ func finite(v any) bool {
 // marshal spells v as JSON. NaN becomes null and infinity the largest number, as in jq.
 func marshal(v any) ([]byte, error) {
 	raw, err := gojq.Marshal(v)
+	if err == nil && bytes.Contains(raw, []byte(`\ufffd`)) { // so gojq spells what is not UTF-8, and that alone
+		raw, err = appendHalves(nil, v)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encoding a result: %w", err)
 	}

@@ -189,5 +189,8 @@ func (e *Expr) wrap(err error) error {
 	if v, ok := errors.AsType[*valueError](err); ok {
 		return event.Rejectf(event.Expression, "evaluating %q: %w", e.Name(), e.hidden.in(v.err))
 	}
+	if l, ok := errors.AsType[*limitError](err); ok {
+		return event.Rejectf(event.Expression, "evaluating %q: %w", e.Name(), l)
+	}
 	return err
 }

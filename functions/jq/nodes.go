@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/itchyny/gojq"
 
@@ -297,7 +298,7 @@ func kind(c byte) byte {
 // text returns the value as text; missing reports null.
 func (x val) text() (text string, missing bool, err error) {
 	if s, ok := x.v.(string); ok && x.raw == nil {
-		return s, false, nil
+		return strings.ToValidUTF8(s, "\uFFFD"), false, nil
 	}
 	raw, err := x.json()
 	if err != nil {
