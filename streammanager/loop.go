@@ -184,7 +184,10 @@ func (l *loop) grant() {
 	}
 	g := grant{
 		events: int(l.room(int64(l.events), int64(l.s.cfg.Limits.InFlightEvents))),
-		bytes:  l.room(l.expected(), l.s.cfg.Limits.InFlightBytes), alone: l.events == 0,
+		bytes:  l.room(l.expected(), l.s.cfg.Limits.InFlightBytes), alone: l.events == 0, ahead: l.outputs,
+	}
+	if l.needs <= l.s.cfg.Limits.InFlightBytes-l.expected() {
+		g.bytes = max(g.bytes, l.needs) // over the mark, so that the partition that has most is seen and paused
 	}
 	blocked := g.events <= 0 || (!g.alone && (g.bytes <= 0 || g.bytes < l.needs)) || l.s.pauser == nil && l.uncommittedFull()
 	if !l.limitedAt.IsZero() {

@@ -15,7 +15,8 @@ import (
 type grant struct {
 	events int
 	bytes  int64
-	alone  bool // nothing is in flight: one event may exceed bytes
+	ahead  estimate // of the outputs of each event: room is kept for them too
+	alone  bool     // nothing is in flight: one event may exceed bytes
 }
 
 // reading is what came of a grant.
@@ -132,6 +133,7 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 			continue
 		}
 		size := recordSize(rec)
+		size += g.ahead.of(1, size, 1)
 		if size > room && !(g.alone && len(got.items) == 0) && !rec.Marker {
 			got.needs = size
 			break

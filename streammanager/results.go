@@ -104,7 +104,7 @@ func (l *loop) derive(f *flow, r *result) {
 	u := f.u
 	made := make([]*flow, len(r.events))
 	for i, ev := range r.events {
-		made[i] = &flow{u: u, ev: ev, step: r.step}
+		made[i] = &flow{u: u, ev: ev.Share(), step: r.step} // a function may return one event twice
 	}
 	for i, old := range u.flows {
 		if old == f {

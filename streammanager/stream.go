@@ -108,8 +108,8 @@ func (s *Stream) Run(ctx context.Context) error {
 	defer cancel()
 	err = errors.Join(err, s.close(last, l))
 	cancelHard()
-	s.await(&running, "an expression of the reader or a sink that does not return was left behind")
-	s.await(&s.tasks, "calls that do not return were left behind")
+	s.await(&running, l.patience(), "an expression of the reader or a sink that does not return was left behind")
+	s.await(&s.tasks, l.patience(), "calls that do not return were left behind")
 	return err
 }
 
@@ -124,6 +124,14 @@ func (l *loop) end() time.Time {
 		return now.Add(2 * lastTimeout)
 	}
 	return later(l.stopBy, now.Add(lastAtLeast))
+}
+
+// patience is how long goroutines are waited for that may never end: not beyond the time of a stop.
+func (l *loop) patience() time.Duration {
+	if l == nil || l.stopBy.IsZero() {
+		return grace
+	}
+	return min(grace, max(time.Until(l.stopBy), 100*time.Millisecond))
 }
 
 // lastAtLeast is left for the last commit and flush however late it is.
@@ -192,10 +200,10 @@ func (s *Stream) close(ctx context.Context, l *loop) error {
 }
 
 // await waits for goroutines to end, save for those that run what others wrote and do not return.
-func (s *Stream) await(group *sync.WaitGroup, otherwise string) {
+func (s *Stream) await(group *sync.WaitGroup, atMost time.Duration, otherwise string) {
 	ended := make(chan struct{})
 	go func() { group.Wait(); close(ended) }()
-	limit := time.NewTimer(grace)
+	limit := time.NewTimer(atMost)
 	defer limit.Stop()
 	select {
 	case <-ended:
