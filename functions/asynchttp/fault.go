@@ -71,6 +71,16 @@ func (c *call) reject(err error) error {
 	return c.fail(r.Type, r.Err)
 }
 
+// unset makes an error event of what Set returned. It names the path by itself. What is no Reject is about
+// the answer, whose nesting is deeper than a value may be at that path.
+func (c *call) unset(err error) error {
+	var r *event.RejectError
+	if errors.As(err, &r) {
+		return within(err, "into")
+	}
+	return c.fail(event.InvalidResponse, fmt.Errorf("into: %w", err))
+}
+
 // within adds where to the message of err and leaves its kind as it is.
 func within(err error, where string) error {
 	var r *event.RejectError

@@ -173,7 +173,7 @@ func (f *Func) take(ctx context.Context, ev *event.Event, c *call) error {
 	}
 	for i, t := range f.o.Into.Targets {
 		if err := ev.Set(t.Path.Path, values[i]); err != nil {
-			return within(err, "setting "+t.Path.Path.String())
+			return c.unset(err)
 		}
 	}
 	return nil

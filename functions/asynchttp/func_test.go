@@ -54,6 +54,8 @@ func TestUselessAnswerIsAnErrorOfItsType(t *testing.T) {
 		{name: "not JSON", status: 200, body: "<html>", want: event.InvalidResponse, message: `"<html>"`},
 		{name: "cut JSON", status: 200, body: `{"a":`, want: event.InvalidResponse},
 		{name: "two JSON texts", status: 200, body: `{} {}`, want: event.InvalidResponse},
+		{name: "JSON nested too deeply to be read", status: 200, body: strings.Repeat("[", 10001) + strings.Repeat("]", 10001), want: event.InvalidResponse, message: "GET api/p: the answer is not JSON: not JSON at byte 10000: "},
+		{name: "JSON nested too deeply for its place", status: 200, body: strings.Repeat("[", 10000) + strings.Repeat("]", 10000), want: event.InvalidResponse, message: "GET api/p: into: setting .r: not JSON at byte 9999: "},
 		{name: "text that is not UTF-8", status: 200, body: "\xff", options: "as: text", want: event.InvalidResponse},
 		{name: "select finds nothing", status: 200, body: `{"badrevids":{"1":{}}}`, options: "select: .query.pages[0]", want: event.NotFound},
 		{name: "select finds null", status: 200, body: `{"query":null}`, options: "select: .query", want: event.NotFound},
@@ -152,8 +154,14 @@ func TestRequestThatCannotBeBuiltIsNotSent(t *testing.T) {
 
 func TestPathThatCannotBeSetIsAnErrorEvent(t *testing.T) {
 	client := cannedClient(func(*http.Request) (*http.Response, error) { return reply(200, `1`) })
-	got := drive(t.Context(), build(t, client, "{url: http://api/, into: .a.b}"), `{"a":"scalar"}`)
-	if got.kind() != event.Expression {
-		t.Errorf("got %v, want %s", got.err, event.Expression)
+	tests := []struct{ into, message string }{
+		{".a.b", `expression: into: reading .a.b: cannot index string with "b"`},
+		{".c[1000000]", "expression: into: setting .c[1000000]: it lies 1000000 elements behind the end of its array, more than 10000"},
+	}
+	for _, tc := range tests {
+		got := drive(t.Context(), build(t, client, "{url: http://api/, into: '"+tc.into+"'}"), `{"a":"scalar"}`)
+		if got.kind() != event.Expression || got.err.Error() != tc.message {
+			t.Errorf("into %s: got %v, want %s", tc.into, got.err, tc.message)
+		}
 	}
 }
