@@ -35,7 +35,9 @@ func (c *checker) check() {
 	// The parts are made as for a run, with nothing behind them, to see what they find fault with.
 	a := &assembly{p: &Pipeline{cfg: *cfg}, log: slog.New(slog.DiscardHandler), dry: true}
 	a.deps = Deps{Logger: a.log, Metrics: prometheus.NewRegistry(), Transport: offline{}}
-	a.metrics = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": cfg.Name}, a.deps.Metrics)
+	if !c.fault("name") { // a name that is none is no label either
+		a.metrics = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": cfg.Name}, a.deps.Metrics)
+	}
 	defer func() { _ = a.close() }() // nothing was processed: there is nothing to lose
 	steps := c.items(a)
 	c.ends(a)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -111,6 +112,10 @@ func setValue(root *node, arg string, order int) Problems {
 	}
 	if !ok {
 		return bad("want path=value")
+	}
+	if !utf8.ValidString(arg) {
+		src.name = strings.ToValidUTF8(src.name, "\uFFFD")
+		return bad("%v", errNotText)
 	}
 	steps, err := parsePath(path)
 	if err != nil {

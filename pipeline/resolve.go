@@ -3,7 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -83,7 +83,20 @@ func (r *resolver) resolve(n *node) []error {
 	return errs
 }
 
+// errNotText is the answer to bytes that no file could hold. They would not survive being quoted, so no
+// message could hide them either.
+var errNotText = errors.New("holds bytes that are not UTF-8: a value is text, as the file is")
+
+// value is what ref stands for. It is text, as the file around it is.
 func (r *resolver) value(ref string) (string, error) {
+	v, err := r.raw(ref)
+	if err == nil && !utf8.ValidString(v) {
+		return "", errNotText
+	}
+	return v, err
+}
+
+func (r *resolver) raw(ref string) (string, error) {
 	if path, ok := strings.CutPrefix(ref, "file:"); ok {
 		return readValue(path)
 	}
@@ -103,20 +116,17 @@ func (r *resolver) value(ref string) (string, error) {
 }
 
 func readValue(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxFileValue {
-		return "", fmt.Errorf("is larger than %d bytes", maxFileValue)
-	}
-	var raw []byte
-	if err == nil {
-		raw, err = os.ReadFile(path)
-	}
+	f, err := os.Open(path)
 	if err != nil {
-		var p *fs.PathError
-		if errors.As(err, &p) {
-			err = p.Err
-		}
-		return "", fmt.Errorf("cannot be read: %w", err)
+		return "", fmt.Errorf("cannot be read: %w", pathless(err))
+	}
+	defer func() { _ = f.Close() }()                          // read only: nothing can be lost
+	raw, err := io.ReadAll(io.LimitReader(f, maxFileValue+1)) // what a device says of its size is no bound
+	if err != nil {
+		return "", fmt.Errorf("cannot be read: %w", pathless(err))
+	}
+	if len(raw) > maxFileValue {
+		return "", fmt.Errorf("is larger than %d bytes", maxFileValue)
 	}
 	text := strings.TrimSuffix(string(raw), "\n")
 	return strings.TrimSuffix(text, "\r"), nil
