@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"time"
 
 	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/functions/asynchttp"
@@ -33,12 +32,6 @@ func (p *Pipeline) GatewayListen() (addr string, isDefault bool) {
 
 // DefaultListen is the address of the HTTP server where no file names one.
 const DefaultListen = "127.0.0.1:8081"
-
-// ShutdownTimeout returns the time that the pipeline takes at most to finish when it is stopped.
-func (p *Pipeline) ShutdownTimeout() time.Duration { return p.cfg.ShutdownTimeout.Duration() }
-
-// Bounded reports whether the source has an end.
-func (p *Pipeline) Bounded() bool { return p.cfg.Source.File != nil }
 
 // WorstCase is the memory that the events of a pipeline may take, in bytes.
 type WorstCase struct {

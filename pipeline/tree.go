@@ -121,6 +121,9 @@ func parse(src *source) (*node, Problems) {
 		return nil, b.problems
 	}
 	root := b.build(doc, "")
+	if b.nodes > maxNodes {
+		return nil, b.problems // of a tree that breaks off nothing else can be said
+	}
 	if root != nil && root.kind != yaml.MappingNode {
 		b.problem(doc, "", "want a map of keys, such as name: and source:")
 		root = nil
