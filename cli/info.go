@@ -28,10 +28,12 @@ func (a *app) validateCommand() *cobra.Command {
 				return err
 			}
 			for _, p := range loaded {
+				text := "ok, with variables that are not set" // as the flag allows
 				if worst, err := p.WorstCaseBytes(); err == nil {
-					fmt.Fprintf(a.stdout, "%s: ok; its events take at most %s\n", p.File(), worst)
-				} else { // a variable of it is not set, as the flag allows
-					fmt.Fprintf(a.stdout, "%s: ok, with variables that are not set\n", p.File())
+					text = "ok; its events take at most " + worst.String()
+				}
+				if _, err := fmt.Fprintf(a.stdout, "%s: %s\n", p.File(), text); err != nil {
+					return written(err)
 				}
 			}
 			return nil

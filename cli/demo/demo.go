@@ -136,7 +136,7 @@ func (d *demo) enrich(ctx context.Context, registry *prometheus.Registry) (s str
 	go func() { ended <- stream.Run(running) }()
 	err = d.watch(stream, ended, func() { took = time.Since(began); stop() })
 	s = stream.Status()
-	return s, took, explain(ctx, errors.Join(err, closeAll()), fmt.Sprintf("enriching (%d of %d events read, %d unfinished)", s.Read, d.cfg.Events, s.InFlightEvents))
+	return s, took, explain(ctx, errors.Join(err, closeAll()), fmt.Sprintf("enriching (%d of %d events read, %d emitted)", s.Read, d.cfg.Events, s.Emitted))
 }
 
 // watch shows the progress until the stream has ended; done is called once all events are finished.
