@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,8 +119,15 @@ func (o Options) Validate() error {
 		errs = append(errs, &functions.OptionError{Option: option, Err: fmt.Errorf(format, args...)})
 	}
 	o.checkURL(wrong)
-	for name := range o.Headers {
-		if err := checkHeaderName(name); err != nil {
+	spelled := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+		err := checkHeaderName(name)
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if other, twice := spelled[canonical]; twice && err == nil {
+			err = fmt.Errorf("%q and %q are the same header: write one of them", other, name)
+		}
+		spelled[canonical] = name
+		if err != nil {
 			errs = append(errs, &functions.OptionError{Option: "headers" + element(name), Key: true, Err: err})
 		}
 	}

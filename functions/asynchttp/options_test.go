@@ -63,6 +63,7 @@ func TestBadOptionsAreFoundBeforeTheStart(t *testing.T) {
 		{"Host header", `{url: http://api/, headers: {host: x}, into: .r}`, `headers["host"]`, "url"},
 		{"Accept-Encoding header", `{url: http://api/, headers: {Accept-Encoding: gzip}, into: .r}`, `headers["Accept-Encoding"]`, "decompressed"},
 		{"header name", `{url: http://api/, headers: {"a b": x}, into: .r}`, `headers["a b"]`, "no header name"},
+		{"one header by two names", `{url: http://api/, headers: {X-Id: a, x-id: b}, into: .r}`, `headers["x-id"]`, `"X-Id" and "x-id" are the same header`},
 		{"no time-out", `{url: http://api/, timeout: 0s, into: .r}`, "timeout", "above 0"},
 		{"total_timeout below timeout", `{url: http://api/, timeout: 5s, total_timeout: 4s, into: .r}`, "total_timeout", "4s is less than timeout 5s"},
 		{"total_timeout below the default of timeout", `{url: http://api/, total_timeout: 4s, into: .r}`, "total_timeout", "less than timeout 10s"},
