@@ -2,8 +2,6 @@ package asynchttp
 
 import (
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -75,13 +73,6 @@ func excerpt(b []byte) string {
 func drain(body io.ReadCloser) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, drainBytes)) // only the connection is lost
 	_ = body.Close()                                             // nothing more is read from it
-}
-
-// badCoding reports whether err says that the body's compression is broken: a broken answer, not a
-// broken connection.
-func badCoding(err error) bool {
-	var corrupt flate.CorruptInputError
-	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt)
 }
 
 // readAs gives the answer as JSON text.

@@ -145,11 +145,14 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 		GetConn: func(string) { c.asked = true },
 		GotConn: func(i httptrace.GotConnInfo) { c.sent = true; c.f.meters.connection(i.Reused) },
 	})
-	resp, err := c.f.pool.RoundTrip(r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	r.Header = askGzip(r.Header)
+	resp, err := c.f.pool.RoundTrip(r)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+	gunzip(resp)
 	resp.Body = &cancelBody{ReadCloser: resp.Body, cancel: cancel}
 	return resp, nil
 }
@@ -246,6 +249,7 @@ func (c *call) notAgain(err error) error {
 // failed decides by the error of a try that brought no whole answer.
 func (c *call) failed(err error, resp *http.Response) {
 	var redirect *redirectError
+	var coding *codingError
 	switch {
 	case errors.As(err, &redirect):
 		if resp != nil {
@@ -257,8 +261,9 @@ func (c *call) failed(err error, resp *http.Response) {
 		c.succeeded()
 		c.next.err = c.fail(event.TooLarge, fmt.Errorf("the answer has more than max_response %v", c.f.o.MaxResponse))
 		return
-	case badCoding(err):
-		c.next.err = c.fail(event.InvalidResponse, fmt.Errorf("decompressing the answer: %w", err))
+	case errors.As(err, &coding):
+		c.succeeded()
+		c.next.err = c.fail(event.InvalidResponse, fmt.Errorf("decompressing the answer: %w", coding))
 		return
 	case c.ctx.Err() != nil:
 		c.next.err = c.fail(event.Timeout, fmt.Errorf("total_timeout %v ended during attempt %d", c.f.total, c.tries.Number()))
