@@ -21,6 +21,10 @@ const pendingBytes = 4 << 20
 type SinkConfig struct {
 	Path   string    // a file, made where it is missing and appended to, or "-" for Stdout; required
 	Stdout io.Writer // written for "-"; nil: os.Stdout
+
+	// Source is what the pipeline reads, where that is a file: a sink does not open the same one. Zero: the
+	// pipeline reads something else.
+	Source SourceConfig
 }
 
 // Sink writes one line per record. Lines are gathered while a write is under way, so that many records
@@ -94,7 +98,7 @@ func (s *Sink) checkStdout() error {
 		return fmt.Errorf("looking at standard output: %w", err)
 	}
 	if sink, err := os.Stat(os.DevNull); err != nil || !os.SameFile(info, sink) {
-		return nil
+		return s.checkLoop()
 	}
 	if _, err := f.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
 		return errClosedStdout
@@ -115,6 +119,9 @@ func (s *Sink) openPath() error {
 		return errors.Join(err, f.Close())
 	}
 	s.file, s.out, s.sync = f, f, info.Mode().IsRegular()
+	if err := s.checkLoop(); err != nil {
+		return errors.Join(err, f.Close())
+	}
 	if !s.sync || info.Size() == 0 {
 		return nil
 	}

@@ -190,14 +190,22 @@ func (a *assembly) source() (streammanager.Source, error) {
 	if k := a.p.cfg.Source.Kafka; k != nil {
 		return a.kafkaSource(k)
 	}
-	return file.NewSource(file.SourceConfig{Path: a.p.cfg.Source.File.Path, Stdin: a.deps.Stdin})
+	return file.NewSource(a.fileSource())
+}
+
+// fileSource is zero where the source is no file.
+func (a *assembly) fileSource() file.SourceConfig {
+	if f := a.p.cfg.Source.File; f != nil {
+		return file.SourceConfig{Path: f.Path, Stdin: a.deps.Stdin}
+	}
+	return file.SourceConfig{}
 }
 
 func (a *assembly) sink(s *sink, errors bool) (streammanager.Sink, error) {
 	if s.Kafka != nil {
 		return a.kafkaSink(s.Kafka, errors)
 	}
-	return file.NewSink(file.SinkConfig{Path: s.File.Path, Stdout: a.deps.Stdout})
+	return file.NewSink(file.SinkConfig{Path: s.File.Path, Stdout: a.deps.Stdout, Source: a.fileSource()})
 }
 
 // choose sets filter, key and window.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/a0c75104/enricher/file"
 	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -174,7 +175,7 @@ func (c *checker) loops() {
 		if s.sink == nil {
 			continue
 		}
-		if f := s.sink.File; f != nil && src.File != nil && f.Path != "-" && f.Path != "" && f.Path == src.File.Path {
+		if f := s.sink.File; f != nil && src.File != nil && f.Path != "-" && f.Path != "" && src.File.Path != "" && file.Same(f.Path, src.File.Path) {
 			c.problem(s.path+".file.path", "is the file that the source reads")
 		}
 		k := s.sink.Kafka
