@@ -18,10 +18,10 @@
 // where a program asks for its bytes or code point; in text that leaves JSON, as that of a template, it
 // becomes U+FFFD.
 //
-// What an event may cost is bounded. An evaluation that takes longer than a second is an error. It runs in
-// a goroutine of its own, since a built-in of gojq cannot be stopped: one that goes on is left behind, and
-// while four of one program do, the program is refused. Nothing waits for those; they are the only
-// goroutines that outlive a call. Regular expressions take time in proportion to the text. A string or
+// What an event may cost is bounded. An evaluation that takes longer than a second is an error. A built-in
+// of gojq cannot be stopped, so that a program which loops, or calls one that takes more time than its input
+// is long, runs in a goroutine of its own: one that goes on is left behind, and while four or more of one
+// program do, the program is refused. Nothing waits for those; they are the only goroutines that outlive a call. Regular expressions take time in proportion to the text. A string or
 // list of more than 64 MiB that a program builds, a result as large or nested deeper than 10,000, and an
 // element set more than 10,000 behind the end of its array are errors. Not bounded but by the time limit is
 // how many values a program holds at once.

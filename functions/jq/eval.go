@@ -142,12 +142,13 @@ type program struct {
 	vars  []string     // those of ours that it names
 	paths []event.Path // of a localized program: the values of the variables after those
 	reads bool         // whether it looks at its input
+	quick bool         // whether it can be stopped at any time
 	stuck atomic.Int64 // evaluations that were left behind and are still running
 }
 
 // newProgram compiles q. Of a localized program paths are those that its variables hold.
 func newProgram(q *gojq.Query, paths ...event.Path) (*program, error) {
-	p := &program{paths: paths, reads: len(paths) == 0 && readsInput(q)}
+	p := &program{paths: paths, reads: len(paths) == 0 && readsInput(q), quick: prompt(q)}
 	for _, name := range names(q) {
 		if strings.HasPrefix(name, "$") && slices.Contains(variables, name[1:]) {
 			p.vars = append(p.vars, name)
@@ -227,7 +228,7 @@ func (p *program) each(in *input, yield func(any) error) error {
 	ctx, cancel := context.WithTimeout(in.ctx, timeLimit)
 	defer cancel()
 	e := &evaluation{
-		iter: p.code.RunWithContext(ctx, dot, values...), stuck: &p.stuck, done: make(chan struct{}),
+		iter: p.code.RunWithContext(ctx, dot, values...), stuck: &p.stuck,
 		yield: yield,
 		check: func(v any) (any, error) {
 			if same(v, dot) {
@@ -242,7 +243,11 @@ func (p *program) each(in *input, yield func(any) error) error {
 			return v, nil
 		},
 	}
-	err = e.wait(ctx)
+	if p.quick {
+		err = e.here()
+	} else {
+		err = e.wait(ctx)
+	}
 	if failed, ok := errors.AsType[*failedError](err); ok {
 		return p.failure(ctx, in, failed.err)
 	}

@@ -37,6 +37,7 @@ func TestAnExpressionCannotFillTheMemory(t *testing.T) {
 			}
 		})
 	}
+	waitFor(t, "jq.(*evaluation).run", 0)
 }
 
 // TestWhatIsGuardedEqualsGojq promises that what stands in the place of gojq's operators and built-ins gives

@@ -42,12 +42,20 @@ type evaluation struct {
 	panicked any
 }
 
+// here is wait without a goroutine, which costs as much as a small program.
+func (e *evaluation) here() error {
+	for e.next() {
+	}
+	return e.err
+}
+
 // wait calls yield for the results until it returns an error, which is returned, as are those that gojq
 // gives; ctx is that of iter.
 func (e *evaluation) wait(ctx context.Context) error {
 	if n := e.stuck.Load(); n >= maxStuck {
 		return &limitError{fmt.Sprintf("not evaluated: on %d events before this one it ran longer than %v and has not ended yet", n, timeLimit)}
 	}
+	e.done = make(chan struct{})
 	go e.run()
 	select {
 	case <-e.done:
