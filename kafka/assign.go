@@ -96,7 +96,7 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, lost map[string][]i
 		s.a.Lost(tps)
 	default:
 		limit := s.set.millis("max.poll.interval.ms") - 2*s.set.millis("heartbeat.interval.ms")
-		ctx, cancel := context.WithTimeout(s.calls, max(min(maxRevoke, limit), 0))
+		ctx, cancel := context.WithTimeout(s.calls, min(maxRevoke, limit))
 		s.a.Revoked(ctx, tps)
 		cancel()
 	}

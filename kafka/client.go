@@ -27,31 +27,6 @@ type Connection struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// check validates c without opening anything and returns its settings.
-func (c *Connection) check(side Side) (*settings, error) {
-	if len(c.Brokers) == 0 {
-		return nil, errors.New("brokers: none given, name at least one as host:port")
-	}
-	for _, b := range c.Brokers {
-		host, port, err := net.SplitHostPort(b)
-		n, perr := strconv.Atoi(port)
-		if err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
-			return nil, fmt.Errorf("brokers: %q is no host:port", b)
-		}
-	}
-	if c.TLS != nil {
-		if _, err := c.TLS.config(); err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
-		}
-	}
-	if c.SASL != nil {
-		if err := c.SASL.check(); err != nil {
-			return nil, fmt.Errorf("sasl: %w", err)
-		}
-	}
-	return newSettings(side, c.Options)
-}
-
 // clientOpts returns what all clients have in common. Trouble with brokers goes to t.
 func (c *Connection) clientOpts(ctx context.Context, set *settings, t *troubles) []kgo.Opt {
 	opts := []kgo.Opt{

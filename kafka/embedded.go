@@ -77,7 +77,7 @@ func (e *Embedded) CreateTopic(topic string, partitions int32) error {
 	if partitions <= 0 {
 		partitions = e.partitions
 	}
-	err := checkTopic(topic) // which the broker does not do
+	err := CheckTopic(topic) // which the broker does not do
 	if err == nil {
 		err = e.cluster.CreateTopic(topic, partitions, nil)
 	}

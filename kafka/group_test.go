@@ -53,7 +53,9 @@ func TestWhatWasFetchedBeforeALossIsNotDeliveredAfterIt(t *testing.T) {
 }
 
 // slow has heartbeats so rare that only a commit can tell that the group has forgotten a worker.
-func slow(cfg *kafka.SourceConfig) { cfg.Options = map[string]string{"heartbeat.interval.ms": "40000"} }
+func slow(cfg *kafka.SourceConfig) {
+	cfg.Options = map[string]string{"heartbeat.interval.ms": "40000", "max.poll.interval.ms": "90000"}
+}
 
 // forget has the group forget its members, as after an outage that lasted longer than their sessions.
 func forget(t *testing.T, c *kfake.Cluster, cl *kgo.Client) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -189,17 +188,4 @@ func bytesSize(b []byte) int64 { return varint(int64(len(b))) + int64(len(b)) }
 func varint(n int64) int64 {
 	var buf [binary.MaxVarintLen64]byte
 	return int64(binary.PutVarint(buf[:], n))
-}
-
-// checkTopic says whether brokers would take topic as a name.
-func checkTopic(topic string) error {
-	ok := topic != "" && topic != "." && topic != ".." && len(topic) <= 249
-	for i := 0; ok && i < len(topic); i++ {
-		c := topic[i]
-		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
-	}
-	if !ok {
-		return fmt.Errorf("%q is no name of a topic: letters, digits, dot, underscore and dash, at most 249", topic)
-	}
-	return nil
 }

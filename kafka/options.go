@@ -42,6 +42,7 @@ type option struct {
 	OptionDoc
 	least, most int64    // bounds of a number; most 0: the option is text
 	words       []string // the words that a text may be, nil: any text
+	longest     int      // bytes of a text, 0: any
 	list        bool     // the text is a list of words, separated by commas
 	apply       func(v string) kgo.Opt
 }
@@ -106,7 +107,10 @@ func bytesOf[O kgo.Opt](fn func(int32) O) func(string) kgo.Opt {
 	return func(v string) kgo.Opt { return fn(int32(whole(v))) }
 }
 
-const mostMillis = math.MaxInt32
+const (
+	mostMillis = math.MaxInt32
+	minute     = 60 * 1000 // milliseconds
+)
 
 var table = []option{
 	{
@@ -120,23 +124,23 @@ var table = []option{
 	},
 	{
 		OptionDoc: OptionDoc{"client.id", "enricher", "name of this client in the broker's logs and quotas", both},
-		apply:     text(kgo.ClientID),
+		longest:   256, apply: text(kgo.ClientID),
 	},
 	{
 		OptionDoc: OptionDoc{"client.rack", "", "rack of this worker, so that it reads from brokers nearby", source},
-		apply:     text(kgo.Rack),
+		longest:   512, apply: text(kgo.Rack),
 	},
 	{
 		OptionDoc: OptionDoc{"connections.max.idle.ms", "20000", "time after which an unused connection is closed", both},
-		least:     1000, most: mostMillis, apply: millis(kgo.ConnIdleTimeout),
+		least:     1000, most: 15 * minute, apply: millis(kgo.ConnIdleTimeout),
 	},
 	{
 		OptionDoc: OptionDoc{"metadata.max.age.ms", "30000", "time after which new topics and partitions are looked for", both},
-		least:     100, most: mostMillis, apply: millis(kgo.MetadataMaxAge),
+		least:     100, most: 60 * minute, apply: millis(kgo.MetadataMaxAge),
 	},
 	{
 		OptionDoc: OptionDoc{"request.timeout.ms", "10000", "time for an answer, beyond what the request itself asks the broker to wait", both},
-		least:     100, most: mostMillis, apply: millis(kgo.RequestTimeoutOverhead),
+		least:     100, most: 15 * minute, apply: millis(kgo.RequestTimeoutOverhead),
 	},
 
 	{
@@ -281,17 +285,41 @@ func newSettings(side Side, given map[string]string) (*settings, error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if err := CheckOption(side, name, given[name]); err != nil {
-			errs = append(errs, fmt.Errorf("options[%q]: %w", name, err))
+			errs = append(errs, &KeyError{optionKey(name), err})
 		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	s := &settings{side: side, given: given}
-	if beat, session := s.number("heartbeat.interval.ms"), s.number("session.timeout.ms"); side == SourceSide && beat >= session {
-		return nil, fmt.Errorf("options[\"heartbeat.interval.ms\"]: %d is not less than session.timeout.ms %d: make it a third of that", beat, session)
+	if side == SourceSide {
+		if err := s.checkBeat(); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+func optionKey(name string) string { return fmt.Sprintf("options[%q]", name) }
+
+// checkBeat holds the times of the group to each other. It names a setting that was given, not a default.
+func (s *settings) checkBeat() error {
+	const heartbeat, session, rebalance = "heartbeat.interval.ms", "session.timeout.ms", "max.poll.interval.ms"
+	at := func(name string) string {
+		if _, ok := s.given[name]; ok {
+			return optionKey(name)
+		}
+		return optionKey(heartbeat)
+	}
+	beat := s.number(heartbeat)
+	if until := s.number(session); beat >= until {
+		return keyErrorf(at(session), "a session of %d ms is not longer than heartbeat.interval.ms %d: make it three times that", until, beat)
+	}
+	// A worker may hear of a rebalance one heartbeat late, and needs another to say that it is done.
+	if until := s.number(rebalance); until <= 2*beat {
+		return keyErrorf(at(rebalance), "max.poll.interval.ms %d is not more than two heartbeats of %d ms: nothing would be left to give partitions back in", until, beat)
+	}
+	return nil
 }
 
 func (o *option) check(value string) error {
@@ -304,6 +332,9 @@ func (o *option) check(value string) error {
 			return fmt.Errorf("%d is not between %d and %d", n, o.least, o.most)
 		}
 		return nil
+	}
+	if o.longest > 0 && len(value) > o.longest {
+		return fmt.Errorf("is longer than %d bytes", o.longest)
 	}
 	if o.words == nil {
 		return nil

@@ -1,7 +1,9 @@
 package kafka_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -154,9 +156,66 @@ func TestAnOptionThatCannotBeSetIsRefusedWithTheCure(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `options["acks"]`) || !strings.Contains(err.Error(), `options["retries"]`) {
 		t.Errorf("NewSink = %v, want both problems at once", err)
 	}
-	conn.Options = map[string]string{"session.timeout.ms": "3000"}
-	if _, err := kafka.NewSource(kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"}, nil); err == nil || !strings.Contains(err.Error(), "heartbeat.interval.ms") {
-		t.Errorf("a session no longer than a heartbeat: %v", err)
+}
+
+func TestTimesOfTheGroupThatCannotGoTogetherAreRefusedAtTheOneThatIsGiven(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		given map[string]string
+		at    string // nothing: they can go together
+	}{
+		{"a session no longer than a heartbeat", map[string]string{"session.timeout.ms": "3000"}, "session.timeout.ms"},
+		{"a heartbeat as long as a session", map[string]string{"heartbeat.interval.ms": "45000", "max.poll.interval.ms": "100000"}, "heartbeat.interval.ms"},
+		{"a rebalance of two heartbeats", map[string]string{"max.poll.interval.ms": "6000"}, "max.poll.interval.ms"},
+		{"heartbeats of half a rebalance", map[string]string{"heartbeat.interval.ms": "30000"}, "heartbeat.interval.ms"},
+		{"a rebalance longer than two heartbeats", map[string]string{"max.poll.interval.ms": "6001"}, ""},
+		{"a short rebalance with quick heartbeats", map[string]string{"max.poll.interval.ms": "1000", "heartbeat.interval.ms": "300"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conn := kafka.Connection{Brokers: []string{"h:1"}, Options: tt.given}
+			_, err := kafka.NewSource(kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"}, nil)
+			at := ""
+			if k, ok := errors.AsType[*kafka.KeyError](err); ok {
+				at = k.Key
+			}
+			if tt.at != "" {
+				tt.at = fmt.Sprintf("options[%q]", tt.at)
+			}
+			if at != tt.at || (err == nil) != (tt.at == "") {
+				t.Errorf("%v: refused at %q: %v, want at %q", tt.given, at, err, tt.at)
+			}
+		})
+	}
+}
+
+// What the table takes, the library takes; it would refuse with names of its own, and only the first.
+func TestTheBoundsOfEachOptionAreThoseOfTheLibrary(t *testing.T) {
+	group := map[string]string{"heartbeat.interval.ms": "100"} // shorter than any session
+	for name, values := range map[string][]string{
+		"connections.max.idle.ms": {"1000", "900000"}, "metadata.max.age.ms": {"100", "3600000"}, "request.timeout.ms": {"100", "900000"},
+		"fetch.max.bytes": {"1024", "1073741824"}, "fetch.max.wait.ms": {"10", "2147483647"}, "fetch.min.bytes": {"1", "1073741824"},
+		"max.partition.fetch.bytes": {"1024", "1073741824"}, "max.poll.interval.ms": {"1000", "2147483647"},
+		"session.timeout.ms": {"1000", "2147483647"}, "linger.ms": {"0", "60000"}, "max.request.size": {"1024", "1073741824"},
+		"buffer.memory": {"65536", "1099511627776"}, "client.id": {strings.Repeat("i", 256)}, "client.rack": {strings.Repeat("r", 512)},
+	} {
+		for i, v := range values {
+			options := maps.Clone(group)
+			options[name] = v
+			conn := kafka.Connection{Brokers: []string{"h:1"}, Options: options}
+			if _, err := kafka.NewSource(kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"}, nil); err != nil {
+				t.Errorf("%s=%.20s for a source: %v", name, v, err)
+			}
+			if _, err := kafka.NewSink(kafka.SinkConfig{Connection: conn, Topic: "out"}, nil); err != nil {
+				t.Errorf("%s=%.20s for a sink: %v", name, v, err)
+			}
+			over := v + "0"
+			if i == 0 && len(values) > 1 {
+				over = "-1"
+			}
+			if err := kafka.CheckOption(kafka.SinkSide, name, over); err == nil {
+				t.Errorf("%s=%.20s was taken", name, over)
+			}
+		}
 	}
 }
 

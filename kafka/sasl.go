@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -54,44 +53,6 @@ func loginError(err error) error {
 		return fmt.Errorf("the broker does not offer this way to log in: correct sasl.mechanism: %w", err)
 	}
 	return err
-}
-
-func (s *SASL) check() error {
-	switch s.Mechanism {
-	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
-		if s.Username == "" {
-			return errors.New("username is missing")
-		}
-		if (s.Password == "") == (s.PasswordFile == "") {
-			return errors.New("write one of password and password_file")
-		}
-		return nil
-	case "OAUTHBEARER":
-		return s.checkOAuth()
-	case "GSSAPI":
-		return errors.New("GSSAPI (Kerberos) is not supported: use SCRAM-SHA-512, or OAUTHBEARER, on a listener of the cluster that offers it")
-	}
-	return fmt.Errorf("mechanism %q is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER", s.Mechanism)
-}
-
-func (s *SASL) checkOAuth() error {
-	if (s.TokenURL == "") == (s.TokenFile == "") {
-		return errors.New("OAUTHBEARER needs one of token_url and token_file")
-	}
-	if s.TokenFile != "" {
-		return nil
-	}
-	u, err := url.Parse(s.TokenURL)
-	if err != nil || u.Host == "" {
-		return errors.New("token_url is no URL")
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && !(u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())) {
-		return errors.New("token_url must be https, since it is sent the client's secret")
-	}
-	if s.Username == "" || (s.Password == "") == (s.PasswordFile == "") {
-		return errors.New("token_url needs username (the client id) and one of password and password_file (the client secret)")
-	}
-	return nil
 }
 
 func (s *SASL) password() (string, error) {

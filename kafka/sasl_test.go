@@ -81,21 +81,23 @@ func TestALoginThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		sasl kafka.SASL
 		want string
 	}{
-		{"GSSAPI", kafka.SASL{Mechanism: "GSSAPI"}, "GSSAPI (Kerberos) is not supported: use SCRAM-SHA-512, or OAUTHBEARER"},
-		{"an unknown mechanism", kafka.SASL{Mechanism: "SCRAM", Username: "u", Password: "p"}, `mechanism "SCRAM" is not one of PLAIN`},
-		{"no user", kafka.SASL{Mechanism: "PLAIN", Password: "p"}, "username is missing"},
-		{"no password", kafka.SASL{Mechanism: "SCRAM-SHA-256", Username: "u"}, "write one of password and password_file"},
-		{"two passwords", kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: "u", Password: "p", PasswordFile: "f"}, "write one of password and password_file"},
-		{"no token", kafka.SASL{Mechanism: "OAUTHBEARER", Username: "u", Password: "p"}, "OAUTHBEARER needs one of token_url and token_file"},
-		{"two tokens", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "https://h/", TokenFile: "f"}, "OAUTHBEARER needs one of token_url and token_file"},
-		{"no client", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "https://h/", Password: "p"}, "token_url needs username"},
-		{"no secret", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "https://h/", Username: "u"}, "token_url needs username"},
-		{"a secret in the clear", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "http://h.example/", Username: "u", Password: "p"}, "token_url must be https"},
-		{"no URL", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "h", Username: "u", Password: "p"}, "token_url is no URL"},
+		{"GSSAPI", kafka.SASL{Mechanism: "GSSAPI"}, "mechanism: GSSAPI (Kerberos) is not supported: use SCRAM-SHA-512, or OAUTHBEARER"},
+		{"an unknown mechanism", kafka.SASL{Mechanism: "SCRAM", Username: "u", Password: "p"}, `mechanism: "SCRAM" is not one of PLAIN`},
+		{"no user", kafka.SASL{Mechanism: "PLAIN", Password: "p"}, "username: is required by PLAIN"},
+		{"no password", kafka.SASL{Mechanism: "SCRAM-SHA-256", Username: "u"}, "password: is required"},
+		{"nothing at all", kafka.SASL{Mechanism: "SCRAM-SHA-256"}, "username: is required by SCRAM-SHA-256\nsasl.password: is required"},
+		{"two passwords", kafka.SASL{Mechanism: "SCRAM-SHA-512", Username: "u", Password: "p", PasswordFile: "f"}, "password_file: is given beside password"},
+		{"a scope of a password", kafka.SASL{Mechanism: "PLAIN", Username: "u", Password: "p", Scope: "s"}, "scope: belongs to OAUTHBEARER"},
+		{"no token", kafka.SASL{Mechanism: "OAUTHBEARER", Username: "u", Password: "p"}, "token_url: is required by OAUTHBEARER, or give token_file"},
+		{"two tokens", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "https://h/", TokenFile: "f"}, "token_file: is given beside token_url"},
+		{"no client", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "https://h/", Password: "p"}, "username: is required by OAUTHBEARER"},
+		{"no secret", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "https://h/", Username: "u"}, "password: is required"},
+		{"a secret in the clear", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "http://h.example/", Username: "u", Password: "p"}, "token_url: must be https"},
+		{"no URL", kafka.SASL{Mechanism: "OAUTHBEARER", TokenURL: "h", Username: "u", Password: "p"}, "token_url: is no URL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := kafka.Connection{Brokers: []string{"h:1"}, SASL: &tt.sasl}
-			if _, err := kafka.NewSink(kafka.SinkConfig{Connection: conn, Topic: "out"}, nil); err == nil || !strings.Contains(err.Error(), "sasl: "+tt.want) {
+			if _, err := kafka.NewSink(kafka.SinkConfig{Connection: conn, Topic: "out"}, nil); err == nil || !strings.Contains(err.Error(), "sasl."+tt.want) {
 				t.Errorf("NewSink = %v, want %q", err, tt.want)
 			}
 		})

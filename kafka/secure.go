@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"os"
 )
 
@@ -17,28 +16,27 @@ type TLS struct {
 	InsecureSkipVerify bool   // takes any certificate
 }
 
-// config reads the files.
+// config reads the files. What it says is a KeyError for each fault, joined.
 func (t *TLS) config() (*tls.Config, error) {
-	if (t.CertFile == "") != (t.KeyFile == "") {
-		return nil, errors.New("cert_file and key_file belong together")
-	}
+	errs := []error{t.checkPair()}
 	cfg := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading ca_file: %w", err)
-		}
 		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("reading ca_file: %q holds no certificate in PEM", t.CAFile)
+		switch {
+		case err != nil:
+			errs = append(errs, keyErrorf("tls.ca_file", "reading the certificates: %w", err))
+		case !cfg.RootCAs.AppendCertsFromPEM(pem):
+			errs = append(errs, keyErrorf("tls.ca_file", "%q holds no certificate in PEM", t.CAFile))
 		}
 	}
-	if t.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading cert_file and key_file: %w", err)
-		}
+	if t.CertFile != "" && t.KeyFile != "" {
+		cert, err := t.pair()
+		errs = append(errs, err)
 		cfg.Certificates = []tls.Certificate{cert}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return cfg, nil
 }

@@ -210,11 +210,11 @@ func TestTLSThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 		tls  kafka.TLS
 		want string
 	}{
-		{"key without certificate", kafka.TLS{KeyFile: file(t, key)}, "tls: cert_file and key_file belong together"},
-		{"certificate without key", kafka.TLS{CertFile: file(t, cert)}, "tls: cert_file and key_file belong together"},
-		{"no file", kafka.TLS{CAFile: filepath.Join(t.TempDir(), "none")}, "tls: reading ca_file: open"},
+		{"key without certificate", kafka.TLS{KeyFile: file(t, key)}, "tls.key_file: is given without cert_file"},
+		{"certificate without key", kafka.TLS{CertFile: file(t, cert)}, "tls.cert_file: is given without key_file"},
+		{"no file", kafka.TLS{CAFile: filepath.Join(t.TempDir(), "none")}, "tls.ca_file: reading the certificates: open"},
 		{"no certificate in it", kafka.TLS{CAFile: file(t, "text")}, "holds no certificate in PEM"},
-		{"key and certificate changed places", kafka.TLS{CertFile: file(t, key), KeyFile: file(t, cert)}, "tls: reading cert_file and key_file:"},
+		{"key and certificate changed places", kafka.TLS{CertFile: file(t, key), KeyFile: file(t, cert)}, "tls.cert_file: reading "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := kafka.Connection{Brokers: []string{"h:1"}, TLS: &tt.tls}

@@ -82,8 +82,8 @@ func (c *SinkConfig) checkRecord() error {
 		return errors.New("name the topic, or say how each record finds its own")
 	}
 	if c.Topic != "" {
-		if err := checkTopic(c.Topic); err != nil {
-			return err
+		if err := CheckTopic(c.Topic); err != nil {
+			return &KeyError{"topic", err}
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func (s *Sink) Prepare(ev *event.Event) (streammanager.Record, error) {
 // for the limit, which takes a few seconds at most.
 func (s *Sink) Check(r *streammanager.Record) error {
 	topic := s.topic(r)
-	if err := checkTopic(topic); err != nil {
+	if err := CheckTopic(topic); err != nil {
 		return event.Reject(event.Rejected, err)
 	}
 	size, most := recordSize(r), s.limits.of(topic)

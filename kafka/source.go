@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -111,13 +110,13 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 func (s *Source) check() error {
 	c := &s.cfg
 	if len(c.Topics) == 0 {
-		return errors.New("topics: none given")
+		return keyErrorf("topics", "none given")
 	}
 	if err := s.checkTopics(); err != nil {
 		return err
 	}
 	if c.Group == "" {
-		return errors.New("group: none given")
+		return keyErrorf("group", "none given")
 	}
 	if err := oneOf("start", &c.Start, Earliest, Latest); err != nil {
 		return err
@@ -129,15 +128,15 @@ func (s *Source) check() error {
 // takes one kind or the other.
 func (s *Source) checkTopics() error {
 	var names []*regexp.Regexp
-	for _, t := range s.cfg.Topics {
+	for i, t := range s.cfg.Topics {
 		expr, found := regexp.QuoteMeta(t), false
 		if len(t) > 2 && t[0] == '/' && t[len(t)-1] == '/' {
 			expr, found = t[1:len(t)-1], true
-		} else if err := checkTopic(t); err != nil {
-			return err
+		} else if err := CheckTopic(t); err != nil {
+			return &KeyError{fmt.Sprintf("topics[%d]", i), err}
 		}
 		if _, err := regexp.Compile(expr); err != nil {
-			return fmt.Errorf("topics: reading the regular expression %q: %w", t, err)
+			return keyErrorf(fmt.Sprintf("topics[%d]", i), "reading the regular expression %q: %w", t, err)
 		}
 		// The library searches a name; a subscription to a pattern in Kafka's own client matches all of it.
 		names = append(names, regexp.MustCompile("^(?:"+expr+")$"))
@@ -161,7 +160,7 @@ func oneOf(key string, v *string, words ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q is not one of %q", key, *v, words)
+	return keyErrorf(key, "%q is not one of %q", *v, words)
 }
 
 // turn is a lock that is held while others wait for work to end, so that waiting for it must not stop the

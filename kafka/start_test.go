@@ -133,7 +133,7 @@ func TestARegularExpressionMatchesTheWholeNameOfATopic(t *testing.T) {
 		})
 	}
 	_, err := kafka.NewSource(kafka.SourceConfig{Connection: kafka.Connection{Brokers: []string{"h:1"}}, Topics: []string{"/a)(b/"}, Group: "g"}, nil)
-	if err == nil || !strings.Contains(err.Error(), `topics: reading the regular expression "/a)(b/"`) {
+	if err == nil || !strings.Contains(err.Error(), `topics[0]: reading the regular expression "/a)(b/"`) {
 		t.Errorf("NewSource = %v", err)
 	}
 }

@@ -1,10 +1,10 @@
 package pipeline
 
 import (
+	"errors"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/kafka"
@@ -50,13 +50,10 @@ func (c *checker) connection(path string, conn connection) {
 		if c.values[where] == nil {
 			where = at("brokers")
 		}
-		host, port, err := net.SplitHostPort(b)
-		n, perr := strconv.Atoi(port)
-		switch {
-		case b == embedded && len(conn.Brokers) > 1:
+		if b != embedded {
+			c.settings(where, kafka.CheckBroker(b))
+		} else if len(conn.Brokers) > 1 {
 			c.problem(where, "embedded stands alone")
-		case b != embedded && (err != nil || host == "" || perr != nil || n < 1 || n > 65535):
-			c.problem(where, "%q is no host:port", b)
 		}
 	}
 	if conn.embedded() {
@@ -71,34 +68,32 @@ func (c *checker) connection(path string, conn connection) {
 	if conn.DataDir != "" && len(conn.Brokers) > 0 {
 		c.problem(at("data_dir"), "belongs to brokers: embedded")
 	}
-	c.sasl(at("sasl"), conn.SASL)
+	if !c.fault(at("tls")) {
+		c.settings(path, conn.TLS.client().Check())
+	}
+	if !c.fault(at("sasl")) {
+		c.settings(path, conn.SASL.client().Check())
+	}
 }
 
-// sasl checks what a mechanism needs.
-func (c *checker) sasl(path string, s *saslConfig) {
-	if s == nil || c.fault(path) {
-		return
+// client returns what t says to the client, nil where that is nothing.
+func (t tlsConfig) client() *kafka.TLS {
+	if !t.On {
+		return nil
 	}
-	if s.Mechanism == "OAUTHBEARER" && s.TokenFile != "" {
-		if s.TokenURL != "" {
-			c.problem(join(path, "token_file"), "is given beside token_url: keep one")
-		}
-		return
+	return &kafka.TLS{
+		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
 	}
-	if s.Username == "" {
-		c.problem(join(path, "username"), "is required by %s", s.Mechanism)
+}
+
+// client returns what s says to the client, nil where that is nothing.
+func (s *saslConfig) client() *kafka.SASL {
+	if s == nil {
+		return nil
 	}
-	switch {
-	case !s.Password.IsZero() && s.PasswordFile != "":
-		c.problem(join(path, "password_file"), "is given beside password: keep one")
-	case s.Password.IsZero() && s.PasswordFile == "":
-		c.problem(join(path, "password"), "is required: write ${NAME} to take it from the environment, or give password_file")
-	}
-	if s.Mechanism == "OAUTHBEARER" && s.TokenURL == "" {
-		c.problem(join(path, "token_url"), "is required by OAUTHBEARER, or give token_file")
-	}
-	if s.Mechanism != "OAUTHBEARER" && (s.TokenURL != "" || s.TokenFile != "" || s.Scope != "") {
-		c.problem(path, "token_url, token_file and scope belong to OAUTHBEARER")
+	return &kafka.SASL{
+		Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(), PasswordFile: s.PasswordFile,
+		TokenURL: s.TokenURL, TokenFile: s.TokenFile, Scope: s.Scope,
 	}
 }
 
@@ -126,38 +121,49 @@ func (c *checker) ends(a *assembly) {
 	}
 }
 
-func (c *checker) sink(path string, k *kafkaSink, a *assembly, errors bool) {
+func (c *checker) sink(path string, k *kafkaSink, a *assembly, forErrors bool) {
 	if k == nil || !c.block(path, k.connection, kafka.SinkSide) {
 		return
 	}
-	if topic, ok := k.literalTopic(); ok && !topicName.MatchString(topic) {
-		c.problem(join(path, "topic"), "%q is no name of a topic", topic)
-	}
-	if errors && !k.Topic.Literal() && k.Topic.ReadsValue() {
+	if forErrors && !k.Topic.Literal() && k.Topic.ReadsValue() {
 		c.problem(join(path, "topic"), "reads the value, and that of an error event may be anything: use $topic, or $key or $headers with a default")
 	}
-	if errors {
+	if forErrors {
 		if err := k.Topic.CheckDefaults("key", "headers"); err != nil {
 			c.optionProblem(path, &functions.OptionError{Option: "topic", Err: err})
 		}
 	}
-	if errors && !k.Key.IsZero() && k.Key.ReadsValue() {
+	if forErrors && !k.Key.IsZero() && k.Key.ReadsValue() {
 		c.problem(join(path, "key"), "reads the value, and that of an error event may be anything: use $key, $topic or $headers")
 	}
-	_, err := a.kafkaSink(k, errors)
+	_, err := a.kafkaSink(k, forErrors)
 	c.client(path, err)
 }
 
 // client reports what a client found fault with that no rule above did.
 func (c *checker) client(path string, err error) {
-	if err == nil || c.fault(path) {
-		return
+	if !c.fault(path) {
+		c.settings(path, err)
 	}
+}
+
+// settings reports err, or each of several, at the setting of path that it names, or at that of the default
+// connection from which the setting came.
+func (c *checker) settings(path string, err error) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range many.Unwrap() {
-			c.problem(path, "%v", one)
+			c.settings(path, one)
 		}
 		return
 	}
-	c.problem(path, "%v", err)
+	if named, ok := errors.AsType[*kafka.KeyError](err); ok {
+		at, above := strings.TrimPrefix(path+"."+named.Key, "."), "kafka."+named.Key
+		if c.values[at] == nil && c.values[above] != nil {
+			at = above
+		}
+		path, err = at, named.Err
+	}
+	if err != nil {
+		c.problem(path, "%v", err)
+	}
 }

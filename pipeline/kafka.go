@@ -35,17 +35,7 @@ func (a *assembly) kafkaConnection(own connection, side kafka.Side) (kafka.Conne
 			out.Options[name] = string(v)
 		}
 	}
-	if t := c.TLS; t.On {
-		out.TLS = &kafka.TLS{
-			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
-		}
-	}
-	if s := c.SASL; s != nil {
-		out.SASL = &kafka.SASL{
-			Mechanism: s.Mechanism, Username: s.Username, Password: s.Password.Reveal(), PasswordFile: s.PasswordFile,
-			TokenURL: s.TokenURL, TokenFile: s.TokenFile, Scope: s.Scope,
-		}
-	}
+	out.TLS, out.SASL = c.TLS.client(), c.SASL.client()
 	return out, nil
 }
 
@@ -145,8 +135,8 @@ func topicOf(ctx context.Context, t functions.Template, ev *event.Event) (string
 	if err != nil {
 		return "", err
 	}
-	if !topicName.MatchString(topic) {
-		return "", event.Rejectf(event.Rejected, "%q is no name of a topic", topic)
+	if err := kafka.CheckTopic(topic); err != nil {
+		return "", event.Reject(event.Rejected, err)
 	}
 	return topic, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/functions/jq"
+	"github.com/a0c75104/enricher/kafka"
 )
 
 // value is the text of a client setting, which may be written as text, number or boolean.
@@ -38,17 +39,15 @@ func (t *topics) decode(d *decoder, n *node, path string) {
 		d.at(n, -1, path, "names no topic")
 	}
 	for i, name := range t.Names {
-		if !topicName.MatchString(name) && !d.fault(index(path, i)) {
+		if err := kafka.CheckTopic(name); err != nil && !d.fault(index(path, i)) {
 			at := index(path, i)
 			if d.values[at] == nil {
 				at = path
 			}
-			d.problem(at, "%q is no name of a topic: letters, digits, dot, underscore and dash, at most 249; a regular expression stands alone between slashes", name)
+			d.problem(at, "%v; a regular expression stands alone between slashes", err)
 		}
 	}
 }
-
-var topicName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
 func (t *topics) schema(*schemer) (map[string]any, string) {
 	return anyOf(list(text()), text()), "list of text, or /regular expression/"
@@ -132,9 +131,6 @@ func (t *tlsConfig) decode(d *decoder, n *node, path string) {
 	d.structure(n, reflect.ValueOf(&v).Elem(), path, nil)
 	*t = tlsConfig(v)
 	t.On, t.given = true, true
-	if (t.CertFile == "") != (t.KeyFile == "") && !d.fault(path) {
-		d.problem(path, "cert_file and key_file belong together")
-	}
 }
 
 func (t *tlsConfig) schema(s *schemer) (map[string]any, string) {
