@@ -33,11 +33,9 @@ func RawKey(text string, ev *event.Event) ([]byte, error) {
 	return rawKey(context.Background(), e, ev)
 }
 
-// TopicOf returns the topic of ev by sink.kafka.topic.
-func TopicOf(text string, ev *event.Event) (string, error) {
-	var t functions.Template
-	if err := t.UnmarshalText([]byte(text)); err != nil {
-		return "", err
-	}
-	return topicOf(context.Background(), t, ev)
+// TopicOf returns the topic of ev by sink.kafka.topic of p.
+func TopicOf(p *Pipeline, ev *event.Event) (string, error) {
+	a := &assembly{p: p}
+	k := p.cfg.Sink.Kafka
+	return topicOf(context.Background(), k.Topic, ev, a.sourceReads(k))
 }

@@ -107,7 +107,8 @@ func (a *assembly) kafkaSink(k *kafkaSink, errors bool) (streammanager.Sink, err
 	if topic, ok := k.literalTopic(); ok {
 		cfg.Topic = topic
 	} else {
-		cfg.TopicOf = func(ev *event.Event) (string, error) { return topicOf(ctx, k.Topic, ev) }
+		reads := a.sourceReads(k)
+		cfg.TopicOf = func(ev *event.Event) (string, error) { return topicOf(ctx, k.Topic, ev, reads) }
 	}
 	if !k.Key.IsZero() {
 		cfg.KeyOf = func(ev *event.Event) ([]byte, error) {
@@ -130,13 +131,27 @@ func (k *kafkaSink) literalTopic() (string, bool) {
 	return topic, err == nil
 }
 
-func topicOf(ctx context.Context, t functions.Template, ev *event.Event) (string, error) {
+// sourceReads tells which topics are both the source's and within reach of k.
+func (a *assembly) sourceReads(k *kafkaSink) func(topic string) bool {
+	src := a.p.cfg.Source.Kafka
+	if src == nil || !(&checker{cfg: &a.p.cfg}).sameCluster(src.connection, k.connection) {
+		return func(string) bool { return false }
+	}
+	return src.Topics.matcher()
+}
+
+// topicOf returns the topic that t names for ev. One that the source reads would make an endless loop: the
+// file is refused where that is the topic of every event, and the event where it names such a topic itself.
+func topicOf(ctx context.Context, t functions.Template, ev *event.Event, reads func(topic string) bool) (string, error) {
 	topic, err := t.Text(ctx, ev)
 	if err != nil {
 		return "", err
 	}
 	if err := kafka.CheckTopic(topic); err != nil {
 		return "", event.Reject(event.Rejected, err)
+	}
+	if reads(topic) {
+		return "", event.Rejectf(event.Rejected, "%q is a topic that the source reads: the output would be an input again", topic)
 	}
 	return topic, nil
 }

@@ -1,9 +1,13 @@
 package pipeline_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/pipeline"
 )
 
@@ -38,5 +42,60 @@ func TestAPathInAnotherProgramsSpellingIsCorrected(t *testing.T) {
 		if _, err := pipeline.Load(write(t, "p.yaml", text), pipeline.Options{Set: []string{set}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: got %v, want it to say: %s", set, err, want)
 		}
+	}
+}
+
+func TestATopicThatAnEventNamesIsRejectedWhereItCannotBe(t *testing.T) {
+	const (
+		names  = "name: p\nkafka: {brokers: [h:9092]}\nsource: {kafka: {topics: [in, back]}}\nsink: {kafka: {topic: '\\(.t)'}}\n"
+		regexp = "name: p\nkafka: {brokers: [h:9092]}\nsource: {kafka: {topics: /in.*/}}\nsink: {kafka: {topic: '\\(.t)'}}\n"
+		other  = "name: p\nsource: {kafka: {brokers: [a:1], topics: [in]}}\nsink: {kafka: {brokers: [b:1], topic: '\\(.t)'}}\n"
+		same   = "name: p\nsource: {kafka: {brokers: [a:1], topics: [in]}}\nsink: {kafka: {brokers: [b:1, A:1], topic: '\\(.t)'}}\n"
+		lines  = "name: p\nsource: {file: {path: '-'}}\nsink: {kafka: {brokers: [b:1], topic: '\\(.t)'}}\n"
+	)
+	for _, tt := range []struct{ name, text, topic, want string }{
+		{"another topic is taken", names, "out", ""},
+		{"a topic of the source", names, "in", "the source reads"},
+		{"another topic of the source", names, "back", "the source reads"},
+		{"a topic that the source's expression matches", regexp, "in.2", "the source reads"},
+		{"a topic that the expression matches in part is taken", regexp, "my.in.2", ""},
+		{"the same name in another cluster is taken", other, "in", ""},
+		{"a cluster that has a broker in common is the same", same, "in", "the source reads"},
+		{"a file is no topic", lines, "in", ""},
+		{"no name", names, "a b", "no name of a topic"},
+		{"a directory", names, "..", "no name of a topic"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			topic, err := pipeline.TopicOf(mustLoad(t, tt.text), valued(`{"t":"`+tt.topic+`"}`))
+			if tt.want == "" {
+				if err != nil || topic != tt.topic {
+					t.Errorf("got %q, %v, want %q", topic, err, tt.topic)
+				}
+				return
+			}
+			r, ok := errors.AsType[*event.RejectError](err)
+			if !ok || r.Type != event.Rejected || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %q, %v, want rejected: %s", topic, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnEventThatNamesATopicOfItsSourceGoesRoundOnce(t *testing.T) {
+	fill := mustLoad(t, "name: fill\nkafka: {brokers: embedded}\nsource: {file: {path: '-'}}\nsink: {kafka: {topic: in}}\n")
+	loop := mustLoad(t, "name: loop\nkafka: {brokers: embedded}\nsource: {kafka: {topics: [in]}}\nsink: {kafka: {topic: '\\(.t)'}}\n"+
+		"error_sink: {file: {path: '-'}}\n")
+	embedded := &pipeline.Embedded{}
+	defer embedded.Close()
+	if err := embedded.Prepare(fill, loop); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := fill.Run(ctx, pipeline.Deps{Logger: quiet, Embedded: embedded, Stdin: strings.NewReader(`{"t":"in"}` + "\n")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := runUntil(t, loop, 1, pipeline.Deps{Embedded: embedded}); got[0] != `{"t":"in"}` {
+		t.Errorf("the error event is %s", got[0])
 	}
 }

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -258,13 +257,6 @@ func TestTopicsAndKeysFromExpressions(t *testing.T) {
 		if err != nil || got != tt.want {
 			t.Errorf("key %s: got %q, %v, want %q", tt.expr, got, err, tt.want)
 		}
-	}
-	if topic, err := pipeline.TopicOf(`t.\(.n)`, valued(`{"n":"x"}`)); err != nil || topic != "t.x" {
-		t.Errorf("topic: got %q, %v", topic, err)
-	}
-	_, err := pipeline.TopicOf(`t.\(.n)`, valued(`{"n":"a b"}`))
-	if r, ok := errors.AsType[*event.RejectError](err); !ok || r.Type != event.Rejected {
-		t.Errorf("a topic that cannot be: got %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -47,6 +48,14 @@ func (t *topics) decode(d *decoder, n *node, path string) {
 			d.problem(at, "%v; a regular expression stands alone between slashes", err)
 		}
 	}
+}
+
+// matcher returns what tells whether a topic is one of t.
+func (t *topics) matcher() func(topic string) bool {
+	if t.Regexp == "" {
+		return func(topic string) bool { return slices.Contains(t.Names, topic) }
+	}
+	return regexp.MustCompile("^(?:" + t.Regexp + ")$").MatchString // the whole name, as the client matches
 }
 
 func (t *topics) schema(*schemer) (map[string]any, string) {
