@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait for what must come.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // invocation splits "[-stdin FILE | -open-stdin] [-closed-stdout] PROGRAM ARG..." into a command. The
 // function it returns frees what it holds, after the command has ended.
