@@ -49,7 +49,7 @@ func (a *app) load(w io.Writer, paths []string, f loadFlags, allowUnset bool) ([
 			return nil, &exitError{status: exitInvalid, err: err}
 		}
 	}
-	for _, problem := range together(loaded) {
+	for _, problem := range pipeline.Together(loaded...) {
 		invalid = true
 		fmt.Fprintln(w, problem)
 	}
@@ -57,46 +57,4 @@ func (a *app) load(w io.Writer, paths []string, f loadFlags, allowUnset bool) ([
 		return nil, &exitError{status: exitInvalid}
 	}
 	return loaded, nil
-}
-
-// together finds what keeps pipelines from sharing a process.
-func together(ps []*pipeline.Pipeline) pipeline.Problems {
-	var problems pipeline.Problems
-	named := map[string]*pipeline.Pipeline{}
-	for _, p := range ps {
-		if first := named[p.Name()]; first != nil {
-			problems = append(problems, pipeline.Problem{
-				File: p.File(), Path: "name",
-				Message: fmt.Sprintf("%q is also the name in %s; names are labels of metrics and must differ", p.Name(), first.File()),
-			})
-			continue
-		}
-		named[p.Name()] = p
-	}
-	_, by := gatewayOf(ps)
-	for _, p := range ps {
-		addr, isDefault := p.GatewayListen()
-		if first, _ := by.GatewayListen(); !isDefault && addr != first {
-			problems = append(problems, pipeline.Problem{
-				File: p.File(), Path: "gateway.listen",
-				Message: fmt.Sprintf("%q differs from %q in %s; a process has one", addr, first, by.File()),
-			})
-		}
-	}
-	return problems
-}
-
-// gatewayOf returns the address of the process's HTTP server and the first file that names it, or the
-// first file where all leave it to the default.
-func gatewayOf(ps []*pipeline.Pipeline) (addr string, by *pipeline.Pipeline) {
-	for _, p := range ps {
-		a, isDefault := p.GatewayListen()
-		if by == nil || !isDefault {
-			addr, by = a, p
-		}
-		if !isDefault {
-			break
-		}
-	}
-	return addr, by
 }

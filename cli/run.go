@@ -47,8 +47,7 @@ type job struct {
 
 // run runs the pipelines together. The first that fails for good ends the others, which drain.
 func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipeline) error {
-	addr, by := gatewayOf(loaded)
-	_, isDefault := by.GatewayListen()
+	addr, isDefault := pipeline.Gateway(loaded...)
 	l, err := listen(ctx, addr, isDefault, log)
 	if err != nil {
 		return failed(err)

@@ -44,6 +44,7 @@ func (c *checker) check() {
 	c.ends(a)
 	c.stream(a, steps)
 	c.loops()
+	c.dataDirs()
 	if _, _, err := net.SplitHostPort(cfg.Gateway.Listen); err != nil && !c.fault("gateway") {
 		c.problem("gateway.listen", "%q is no host:port", cfg.Gateway.Listen)
 	}

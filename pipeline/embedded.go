@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/a0c75104/enricher/file"
 	"github.com/a0c75104/enricher/kafka"
 )
 
@@ -35,17 +36,19 @@ func (e *Embedded) Prepare(ps ...*Pipeline) error {
 }
 
 func (e *Embedded) prepare(p *Pipeline) error {
-	topics, dir := p.embeddedTopics()
-	if dir != "" && dir != e.dataDir {
-		if e.dataDir != "" || e.broker != nil {
-			return fmt.Errorf("data_dir: %q differs from %q of an earlier pipeline, and a process has one embedded broker", dir, e.dataDir)
+	for _, d := range p.cfg.dataDirs() {
+		if e.dataDir != "" && file.Same(d.dir, e.dataDir) {
+			continue
 		}
-		e.dataDir = dir
+		if e.dataDir != "" || e.broker != nil {
+			return fmt.Errorf("data_dir: %q differs from %q of an earlier pipeline, and a process has one embedded broker", d.dir, e.dataDir)
+		}
+		e.dataDir = d.dir
 	}
 	if e.topics == nil {
 		e.topics = map[string]int32{}
 	}
-	for _, t := range topics {
+	for _, t := range p.embeddedTopics() {
 		if e.topics[t] == 0 && e.broker != nil {
 			return fmt.Errorf("the embedded broker was started without topic %q: name all pipelines to Prepare before one is built", t)
 		}
@@ -95,15 +98,12 @@ func (e *Embedded) Close() error {
 	return nil
 }
 
-// embeddedTopics returns the topics that the embedded broker must have for the pipeline, and where it
-// keeps its data.
-func (p *Pipeline) embeddedTopics() (topics []string, dataDir string) {
+// embeddedTopics returns the topics that the embedded broker must have for the pipeline.
+func (p *Pipeline) embeddedTopics() []string {
+	var topics []string
 	take := func(own connection, names ...string) {
-		if c := own.or(p.cfg.Kafka); c.embedded() {
+		if own.or(p.cfg.Kafka).embedded() {
 			topics = append(topics, names...)
-			if c.DataDir != "" {
-				dataDir = c.DataDir
-			}
 		}
 	}
 	if k := p.cfg.Source.Kafka; k != nil {
@@ -121,5 +121,5 @@ func (p *Pipeline) embeddedTopics() (topics []string, dataDir string) {
 			take(k.connection, topic)
 		}
 	}
-	return topics, dataDir
+	return topics
 }

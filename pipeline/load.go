@@ -55,7 +55,7 @@ func Load(path string, o Options) (*Pipeline, error) {
 		return nil, problems.sorted()
 	}
 	d := newDecoder(resolver{getenv: o.Getenv, allowUnset: o.AllowUnset}, specs)
-	p := &Pipeline{path: path}
+	p := &Pipeline{path: path, read: d}
 	d.values[""] = root
 	d.structure(root, reflect.ValueOf(&p.cfg).Elem(), "", func(key, _ *node, _ string) bool {
 		return strings.HasPrefix(key.text, "x-")

@@ -15,7 +15,8 @@ import (
 type Pipeline struct {
 	path  string
 	cfg   config
-	unset bool // a variable is not set: the pipeline cannot be built
+	unset bool     // a variable is not set: the pipeline cannot be built
+	read  *decoder // where each value stands
 }
 
 // Name returns the name of the job.
@@ -23,15 +24,6 @@ func (p *Pipeline) Name() string { return p.cfg.Name }
 
 // File returns the file as it was named.
 func (p *Pipeline) File() string { return p.path }
-
-// GatewayListen returns the address of the process's HTTP server, and whether it is the default, which
-// gives way to a free port when it is taken.
-func (p *Pipeline) GatewayListen() (addr string, isDefault bool) {
-	return p.cfg.Gateway.Listen, p.cfg.Gateway.Listen == DefaultListen
-}
-
-// DefaultListen is the address of the HTTP server where no file names one.
-const DefaultListen = "127.0.0.1:8081"
 
 // WorstCase is the memory that the events of a pipeline may take, in bytes.
 type WorstCase struct {
