@@ -23,6 +23,10 @@ type Connection struct {
 	SASL    *SASL             // nil: no login
 	Options map[string]string // client settings by Kafka's own names; see Options
 
+	// Voice is shared by the clients of a pipeline, so that what is wrong for all of them is said once. Nil:
+	// the client speaks for itself alone.
+	Voice *Voice
+
 	// Dialer opens connections. Nil uses the network; tests use one in memory.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }

@@ -70,7 +70,7 @@ func NewSink(cfg SinkConfig, logger *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg, set: set, t: newTroubles(logger, cfg.Brokers)}
+	s := &Sink{cfg: cfg, set: set, t: newTroubles(logger, &cfg.Connection)}
 	if err := kgo.ValidateOpts(s.opts(context.Background(), s.newLimits(context.Background()))...); err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
@@ -94,7 +94,6 @@ func (s *Sink) Open(ctx context.Context) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
 	watch, endWatch := context.WithCancel(own)
 	s.limits = s.newLimits(watch)
-	s.t.begin()
 	cl, err := kgo.NewClient(s.opts(own, s.limits)...)
 	if err != nil {
 		end()

@@ -92,7 +92,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{
-		cfg: cfg, set: set, t: newTroubles(logger, cfg.Brokers), opened: make(chan struct{}), tell: make(turn, 1),
+		cfg: cfg, set: set, t: newTroubles(logger, &cfg.Connection), opened: make(chan struct{}), tell: make(turn, 1),
 		owned:   map[streammanager.TopicPartition]struct{}{},
 		held:    map[streammanager.TopicPartition]*holding{},
 		paused:  map[streammanager.TopicPartition]struct{}{},
@@ -174,7 +174,6 @@ func (t turn) Unlock() { <-t }
 // waited for; Health says so.
 func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
-	s.t.begin()
 	cl, err := kgo.NewClient(s.opts(own)...)
 	if err != nil {
 		end()

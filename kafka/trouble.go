@@ -29,37 +29,38 @@ type troubles struct {
 	log     *slog.Logger
 	brokers []string
 
-	mu    sync.Mutex // guards what follows; taken before the voice's
-	open  map[trouble]error
-	voice *voice
+	voice *Voice
+
+	mu     sync.Mutex // guards what follows; taken before the voice's
+	open   map[trouble]error
+	closed bool
 }
 
-func newTroubles(log *slog.Logger, brokers []string) *troubles {
+func newTroubles(log *slog.Logger, c *Connection) *troubles {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &troubles{log: log, brokers: brokers, open: map[trouble]error{}, voice: newVoice()}
+	voice := c.Voice
+	if voice == nil {
+		voice = new(Voice)
+	}
+	return &troubles{log: log, brokers: c.Brokers, voice: voice, open: map[trouble]error{}}
 }
 
-// begin has what is wrong said with the voice that the clients of the pipeline share, until end.
-func (t *troubles) begin() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.voice = voices.take(t)
-}
-
+// end has the voice forget what is wrong with this client, which is closed, and hear no more of it: the
+// library may still tell of a connection.
 func (t *troubles) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	voices.leave(t)
-	t.voice = newVoice()
+	t.closed = true
+	t.voice.leave(t)
 }
 
 // note remembers err and logs it, unless it goes without saying.
 func (t *troubles) note(what trouble, err error) {
 	t.mu.Lock()
 	t.open[what] = err
-	say := t.voice.note(t, what, err)
+	say := !t.closed && t.voice.note(t, what, err)
 	t.mu.Unlock()
 	if say {
 		t.log.Warn("kafka: trouble, trying again until it heals", "kind", troubleNames[what.kind], "about", what.about, "err", err)

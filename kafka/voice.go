@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"errors"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -15,11 +14,10 @@ import (
 // mostCauses bounds what is said of one trouble before it has healed.
 const mostCauses = 8
 
-// voice decides what is said of what is wrong, on behalf of the clients of one pipeline with the same
-// brokers: each cause once, until all of them are well again.
-type voice struct {
-	users int // guarded by voices
-
+// Voice decides what is said of what is wrong, on behalf of the clients that share it, which are those of
+// one pipeline: each cause once for each cluster, until all of its clients are well again. The zero Voice
+// is fit for use.
+type Voice struct {
 	mu   sync.Mutex // guards open
 	open map[subject]*talk
 }
@@ -27,7 +25,8 @@ type voice struct {
 // subject is what a voice talks about. Whether the last write failed is each sink's own.
 type subject struct {
 	trouble
-	own *troubles
+	cluster string // its brokers, as the client was given them
+	own     *troubles
 }
 
 // talk is what was said of a trouble.
@@ -38,23 +37,25 @@ type talk struct {
 	stale  bool                   // the brokers have answered since
 }
 
-func newVoice() *voice { return &voice{open: map[subject]*talk{}} }
-
 func subjectOf(t *troubles, what trouble) subject {
+	at := subject{trouble: what, cluster: strings.Join(t.brokers, ",")}
 	if what.kind == troubleSink {
-		return subject{what, t}
+		at.own = t
 	}
-	return subject{what, nil}
+	return at
 }
 
 // note reports whether err is to be said.
-func (v *voice) note(t *troubles, what trouble, err error) bool {
+func (v *Voice) note(t *troubles, what trouble, err error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	at, cause := subjectOf(t, what), causeOf(err)
 	k := v.open[at]
 	if k == nil {
 		k = &talk{of: map[*troubles]struct{}{}}
+		if v.open == nil {
+			v.open = map[subject]*talk{}
+		}
 		v.open[at] = k
 	}
 	k.of[t], k.stale = struct{}{}, false
@@ -71,12 +72,12 @@ func (v *voice) note(t *troubles, what trouble, err error) bool {
 
 // covered reports whether a cause goes without saying since it was said of another trouble: that no broker
 // answers, that some cannot be reached, and that the group cannot be joined are mostly one thing.
-func (v *voice) covered(at subject, cause cause) bool {
+func (v *Voice) covered(at subject, cause cause) bool {
 	if !network(at.kind) {
 		return false
 	}
 	for other, k := range v.open {
-		if other == at || !network(other.kind) || !k.aloud || k.stale {
+		if other == at || other.cluster != at.cluster || !network(other.kind) || !k.aloud || k.stale {
 			continue
 		}
 		if slices.Contains(k.causes, cause.text) || other.kind == troubleBroker && at.kind != troubleBroker && !cause.answer {
@@ -92,21 +93,22 @@ func network(kind int) bool {
 
 // healed reports whether that is to be said, which it is when the last client is well and something was
 // said before.
-func (v *voice) healed(t *troubles, what trouble) bool {
+func (v *Voice) healed(t *troubles, what trouble) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	at := subjectOf(t, what)
 	if what.kind == troubleCluster {
 		// One broker may stay away for good, and must not cover what happens later.
-		for _, k := range v.open {
-			k.stale = true
+		for other, k := range v.open {
+			k.stale = k.stale || other.cluster == at.cluster
 		}
 	}
-	return v.forget(t, subjectOf(t, what))
+	return v.forget(t, at)
 }
 
 // forget takes a trouble from t and reports whether something was said of it and nobody has it any more.
 // The caller holds mu.
-func (v *voice) forget(t *troubles, at subject) bool {
+func (v *Voice) forget(t *troubles, at subject) bool {
 	k := v.open[at]
 	if k == nil {
 		return false
@@ -119,48 +121,12 @@ func (v *voice) forget(t *troubles, at subject) bool {
 	return k.aloud
 }
 
-// voices knows the voice of each pipeline and cluster. The clients of a pipeline are made one by one, and
-// all that they have in common is the logger.
-var voices = choir{m: map[singer]*voice{}}
-
-type choir struct {
-	mu sync.Mutex // guards m and the users of each
-	m  map[singer]*voice
-}
-
-type singer struct {
-	log     *slog.Logger
-	brokers string
-}
-
-func singerOf(t *troubles) singer { return singer{t.log, strings.Join(t.brokers, ",")} }
-
-func (c *choir) take(t *troubles) *voice {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v := c.m[singerOf(t)]
-	if v == nil {
-		v = newVoice()
-		c.m[singerOf(t)] = v
-	}
-	v.users++
-	return v
-}
-
-func (c *choir) leave(t *troubles) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v := c.m[singerOf(t)]
-	if v == nil || v != t.voice {
-		return
-	}
+// leave forgets what t has, which is closed.
+func (v *Voice) leave(t *troubles) {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	for at := range v.open {
 		v.forget(t, at)
-	}
-	v.mu.Unlock()
-	if v.users--; v.users == 0 {
-		delete(c.m, singerOf(t))
 	}
 }
 

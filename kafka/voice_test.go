@@ -27,7 +27,7 @@ func clientsOf(t *testing.T, brokers []string, dial dialer) (src *kafka.Source, 
 	t.Helper()
 	log = &lines{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	conn := kafka.Connection{Brokers: brokers, Dialer: dial}
+	conn := kafka.Connection{Brokers: brokers, Dialer: dial, Voice: new(kafka.Voice)}
 	src, err := kafka.NewSource(kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"}, logger)
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +119,48 @@ func TestEachPipelineSaysWhatIsWrong(t *testing.T) {
 			_, _, log := clients(t, w.DialContext)
 			wait(time.Minute)
 			saidOnly(t, log, "connecting to broker 127.0.0.1:9092")
+		}
+	})
+}
+
+// A pipeline may have its source in one cluster and its sink in another.
+func TestTheTroubleOfOneClusterHidesNoneOfAnother(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
+		w := &wire{dial: dial, cut: true}
+		log, voice := &lines{}, new(kafka.Voice)
+		for _, brokers := range [][]string{{"127.0.0.1:9092"}, {"127.0.0.1:9092", "127.0.0.1:9092"}} {
+			conn := kafka.Connection{Brokers: brokers, Dialer: w.DialContext, Voice: voice}
+			out, err := kafka.NewSink(kafka.SinkConfig{Connection: conn, Topic: "in"}, slog.New(slog.NewTextHandler(log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := out.Open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = out.Close(context.Background()) })
+		}
+		wait(time.Minute)
+		if n := log.count("connecting to broker 127.0.0.1:9092"); n != 2 {
+			t.Errorf("the trouble of two clusters was said %d times:\n%s", n, log.text.String())
+		}
+		w.set(false)
+		wait(time.Minute)
+		if n := log.count("trouble healed"); n != 2 {
+			t.Errorf("it was said to have healed %d times:\n%s", n, log.text.String())
+		}
+	})
+}
+
+func TestAClientThatIsClosedKeepsNoTroubleOpen(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
+		w := &wire{dial: dial, cut: true}
+		src, _, log := clients(t, w.DialContext)
+		wait(time.Minute)
+		src.Close(t.Context())
+		w.set(false)
+		wait(time.Minute)
+		if n := log.count("trouble healed"); n != 1 {
+			t.Errorf("it was said to have healed %d times:\n%s", n, log.text.String())
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/a0c75104/enricher/file"
 	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/functions/asynchttp"
+	"github.com/a0c75104/enricher/kafka"
 	"github.com/a0c75104/enricher/streammanager"
 	"github.com/a0c75104/enricher/window"
 )
@@ -78,7 +79,8 @@ type assembly struct {
 	metrics prometheus.Registerer
 	paths   []event.Path
 	reads   bool
-	dry     bool // nothing is opened: the parts are made to be looked at
+	dry     bool        // nothing is opened: the parts are made to be looked at
+	voice   kafka.Voice // of all clients of Kafka
 	closers []func(context.Context) error
 }
 

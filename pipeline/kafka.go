@@ -19,7 +19,7 @@ const nowhere = "127.0.0.1:1"
 // connection that belong to the other side are left out; those of the block itself were checked.
 func (a *assembly) kafkaConnection(own connection, side kafka.Side) (kafka.Connection, error) {
 	c := own.or(a.p.cfg.Kafka)
-	out := kafka.Connection{Brokers: c.Brokers, Options: map[string]string{}, Dialer: a.deps.Dialer}
+	out := kafka.Connection{Brokers: c.Brokers, Options: map[string]string{}, Voice: &a.voice, Dialer: a.deps.Dialer}
 	if c.embedded() {
 		out.Brokers = []string{nowhere}
 		if !a.dry {

@@ -1,10 +1,14 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -98,4 +102,20 @@ func TestAnEventThatNamesATopicOfItsSourceGoesRoundOnce(t *testing.T) {
 	if got := runUntil(t, loop, 1, pipeline.Deps{Embedded: embedded}); got[0] != `{"t":"in"}` {
 		t.Errorf("the error event is %s", got[0])
 	}
+}
+
+func TestWhatIsWrongForAllEndsOfAPipelineIsSaidOnce(t *testing.T) {
+	p := mustLoad(t, "name: p\nkafka: {brokers: [h:9092]}\nsource: {kafka: {topics: [a]}}\nsink: {kafka: {topic: b}}\nerror_sink: {kafka: {topic: c}}\n")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := p.Run(ctx, pipeline.Deps{Logger: slog.New(slog.NewTextHandler(&log, nil)), Dialer: refused}); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "connection refused"); n != 1 {
+			t.Errorf("it was said %d times:\n%s", n, log.String())
+		}
+	})
 }
