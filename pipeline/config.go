@@ -72,7 +72,7 @@ type sink struct {
 
 type kafkaSink struct {
 	connection  `yaml:",inline"`
-	Topic       functions.Template `yaml:"topic" required:"true" doc:"topic, a template"`
+	Topic       functions.Template `yaml:"topic" required:"true" doc:"topic, a template; an event is rejected where it names a topic that the source reads, or one that brokers say for 10s does not exist, while error events and a fixed topic wait for theirs"`
 	Key         functions.Expr     `yaml:"key" doc:"jq of the record key: text is the raw key, null none, anything else JSON; left out: the key of the input"`
 	Timestamp   string             `yaml:"timestamp" default:"source" enum:"source|now" doc:"time of the record: that of the input, or now"`
 	Partitioner string             `yaml:"partitioner" default:"murmur2" enum:"murmur2" doc:"how a key finds its partition: as Java's clients do"`
@@ -99,5 +99,5 @@ type limits struct {
 }
 
 type gateway struct {
-	Listen string `yaml:"listen" default:"127.0.0.1:8081" doc:"address of /healthz, /readyz and /metrics; the default gives way to a free port when it is taken"`
+	Listen string `yaml:"listen" default:"127.0.0.1:8081" doc:"address of /healthz, /readyz and /metrics; left out, it gives way to a free port when it is taken"`
 }

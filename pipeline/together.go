@@ -8,18 +8,15 @@ import (
 	"github.com/a0c75104/enricher/file"
 )
 
-// DefaultListen is the address of the HTTP server where no file names one.
-const DefaultListen = "127.0.0.1:8081"
-
 // Gateway returns the address of the HTTP server of a process that runs the pipelines, and whether none of
 // them names one: then it is the default, which gives way to a free port when it is taken.
 func Gateway(ps ...*Pipeline) (addr string, isDefault bool) {
 	for _, p := range ps {
-		if p.namesGateway() {
-			return p.cfg.Gateway.Listen, false
+		if addr = p.cfg.Gateway.Listen; p.namesGateway() {
+			return addr, false
 		}
 	}
-	return DefaultListen, true
+	return addr, true
 }
 
 // namesGateway reports whether the file says where the server listens, be it at the default's place.

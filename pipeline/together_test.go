@@ -91,7 +91,7 @@ func TestVariablesThatAreNotSetAreNoConflict(t *testing.T) {
 func TestTheGatewayIsTheDefaultOnlyWhereNoFileNamesIt(t *testing.T) {
 	silent := loadAs(t, "a.yaml", "name: a\n"+ends, pipeline.Options{})
 	named := loadAs(t, "b.yaml", "name: b\n"+ends+"gateway: {listen: 127.0.0.1:8081}\n", pipeline.Options{})
-	if addr, isDefault := pipeline.Gateway(silent); addr != pipeline.DefaultListen || !isDefault {
+	if addr, isDefault := pipeline.Gateway(silent); addr != "127.0.0.1:8081" || !isDefault {
 		t.Errorf("no file names it: got %q, default %v", addr, isDefault)
 	}
 	if addr, isDefault := pipeline.Gateway(silent, named); addr != "127.0.0.1:8081" || isDefault {
