@@ -30,12 +30,12 @@ const (
 
 // limits knows how large a record may be in each topic.
 type limits struct {
-	ctx    context.Context // of the requests; ends with the sink
-	t      *troubles
-	most   int64 // what the client allows itself
-	create bool  // topics come into being when they are written to
-	adm    *kadm.Client
-	nudge  chan struct{}
+	ctx     context.Context // of the requests; ends with the sink
+	t       *troubles
+	most    int64 // what the client allows itself
+	forgive bool  // that a topic does not exist is no trouble: it comes into being when it is written to, or its events are at fault
+	adm     *kadm.Client
+	nudge   chan struct{}
 
 	topic string // is looked at from the beginning; empty: none
 
@@ -45,8 +45,8 @@ type limits struct {
 
 var _ kgo.HookBrokerConnect = (*limits)(nil)
 
-func newLimits(ctx context.Context, t *troubles, most int64, create bool) *limits {
-	return &limits{ctx: ctx, t: t, most: most, create: create, nudge: make(chan struct{}, 1), topics: map[string]int64{}}
+func newLimits(ctx context.Context, t *troubles, most int64, forgive bool) *limits {
+	return &limits{ctx: ctx, t: t, most: most, forgive: forgive, nudge: make(chan struct{}, 1), topics: map[string]int64{}}
 }
 
 // start gives l its way to the brokers.
@@ -77,6 +77,13 @@ func (l *limits) kept(topic string) int64 {
 		return n
 	}
 	return defaultMaxMessage
+}
+
+// forget has a topic that does not exist looked at no more.
+func (l *limits) forget(topic string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.topics, topic)
 }
 
 // batch returns the size of a batch for topic, without asking.
@@ -129,7 +136,7 @@ func (l *limits) refresh() bool {
 		_, err := l.adm.BrokerMetadata(ctx)
 		return answered(l.ctx, l.t, err)
 	}
-	well := l.create || lookAt(l.ctx, l.adm, l.t, "create it, or correct the sink's topic", topics)
+	well := l.forgive || lookAt(l.ctx, l.adm, l.t, "create it, or correct the sink's topic", topics)
 	return answered(l.ctx, l.t, l.ask(ctx, topics...)) && well
 }
 

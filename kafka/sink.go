@@ -24,6 +24,10 @@ type SinkConfig struct {
 	TopicOf func(*event.Event) (string, error) // finds the topic of each
 	KeyOf   func(*event.Event) ([]byte, error) // finds the key of each, nil for none; left out: the event's own
 	Now     bool                               // stamps records with the time of writing instead of the event's
+
+	// WaitForTopics has a topic that TopicOf names and that does not exist waited for, as Topic is. Else the
+	// event is rejected after UnknownAfter.
+	WaitForTopics bool
 }
 
 // maxBufferedRecords bounds the records that wait for their answer. buffer.memory bounds their bytes.
@@ -37,6 +41,7 @@ type Sink struct {
 
 	cl       *kgo.Client
 	limits   *limits
+	made     *made              // nil where a topic is waited for
 	end      context.CancelFunc // ends the client
 	endWatch context.CancelFunc
 	watching sync.WaitGroup
@@ -105,12 +110,17 @@ func (s *Sink) Open(ctx context.Context) error {
 	s.set.sayIdle(s.t.log)
 	s.limits.start(kadm.NewClient(cl), s.cfg.Topic)
 	s.watching.Go(s.limits.watch)
+	if s.cfg.TopicOf != nil && !s.cfg.WaitForTopics {
+		s.made = newMade(cl, kadm.NewClient(cl), s.t)
+		s.watching.Go(func() { s.made.watch(watch) })
+	}
 	return nil
 }
 
 func (s *Sink) newLimits(ctx context.Context) *limits {
 	most := min(s.set.number("max.request.size"), s.set.number("buffer.memory"))
-	return newLimits(ctx, s.t, most, s.set.text("allow.auto.create.topics") == "true")
+	notMissed := s.set.text("allow.auto.create.topics") == "true" || s.cfg.TopicOf != nil && !s.cfg.WaitForTopics
+	return newLimits(ctx, s.t, most, notMissed)
 }
 
 func (s *Sink) opts(ctx context.Context, l *limits) []kgo.Opt {
@@ -152,6 +162,9 @@ func (s *Sink) Check(r *streammanager.Record) error {
 	if err := CheckTopic(topic); err != nil {
 		return event.Reject(event.Rejected, err)
 	}
+	if err := s.made.check(topic); err != nil {
+		return err
+	}
 	size, most := recordSize(r), s.limits.of(topic)
 	if size > most {
 		return event.Rejectf(event.TooLarge, "the record takes %d bytes, topic %q takes at most %d: raise max.message.bytes of the topic (and option max.request.size), or write less",
@@ -184,6 +197,7 @@ func (s *Sink) Produce(ctx context.Context, r *streammanager.Record, done func(e
 		}
 	}
 	f := s.takeOff()
+	s.made.takeOff(rec.Topic)
 	answered := make(chan struct{})
 	s.cl.Produce(ctx, rec, func(_ *kgo.Record, err error) {
 		done(s.landed(f, rec.Topic, err))
@@ -220,6 +234,10 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 	alone := f.alone
 	s.mu.Unlock()
 	about := trouble{kind: troubleSink}
+	if refused := s.made.landed(topic, err); refused != nil {
+		s.limits.forget(topic)
+		return refused
+	}
 	if err == nil {
 		if s.ill.Load() && s.ill.CompareAndSwap(true, false) {
 			s.t.healed(about)
@@ -269,8 +287,8 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 	err := s.cl.Flush(ctx)
 	s.endWatch()
-	s.watching.Wait()
 	closeClient(ctx, s.cl, s.end)
+	s.watching.Wait()
 	s.t.end()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("writing what is buffered: %w", err)

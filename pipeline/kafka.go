@@ -102,7 +102,8 @@ func (a *assembly) kafkaSink(k *kafkaSink, errors bool) (streammanager.Sink, err
 	if err != nil {
 		return nil, err
 	}
-	cfg := kafka.SinkConfig{Connection: conn, Now: k.Timestamp == "now"}
+	// An error event has nowhere else to go.
+	cfg := kafka.SinkConfig{Connection: conn, Now: k.Timestamp == "now", WaitForTopics: errors}
 	ctx := a.named(context.Background())
 	if topic, ok := k.literalTopic(); ok {
 		cfg.Topic = topic

@@ -119,3 +119,24 @@ func TestWhatIsWrongForAllEndsOfAPipelineIsSaidOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEventThatNamesATopicThatDoesNotExistHoldsUpNoOther(t *testing.T) {
+	t.Parallel() // it takes as long as the topic is waited for
+	p := mustLoad(t, "name: p\nsource: {file: {path: '-'}}\nsink: {kafka: {brokers: embedded, topic: '\\(.t)'}}\nerror_sink: {file: {path: '-'}}\n")
+	names := mustLoad(t, "name: q\nsource: {file: {path: x}}\nsink: {kafka: {brokers: embedded, topic: out}}\n")
+	embedded := &pipeline.Embedded{}
+	defer embedded.Close()
+	if err := embedded.Prepare(p, names); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	in := strings.NewReader(`{"t":"nowhere"}` + "\n" + `{"t":"out"}` + "\n")
+	if err := p.Run(ctx, pipeline.Deps{Logger: quiet, Stdin: in, Stdout: &out, Embedded: embedded}); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil || out.String() != `{"t":"nowhere"}`+"\n" {
+		t.Errorf("the error sink has %q, the context is %v", out.String(), ctx.Err())
+	}
+}
