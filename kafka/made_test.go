@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/kafka"
@@ -111,6 +113,17 @@ func TestASinkThatWaitsForAnUnknownTopicClosesInTime(t *testing.T) {
 		}
 		if err := <-answer; err == nil || rejected(err) != "" {
 			t.Errorf("the record was told %v, want that the sink was closed", err)
+		}
+	})
+}
+
+func TestATopicThatExistsIsNotGivenUpHoweverLongItTakes(t *testing.T) {
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		w := made(t, dial)
+		refused := refuse(c, kmsg.Produce, kerr.NotLeaderForPartition, -1)
+		time.AfterFunc(3*kafka.UnknownAfter/2, refused.Remove)
+		if err := w.send(t, to("in"))[0]; err != nil {
+			t.Error(err)
 		}
 	})
 }
