@@ -20,7 +20,7 @@ func (a *app) demoCommand() *cobra.Command {
 			if events < 1 {
 				return fmt.Errorf("--events %d: write 1 or more", events)
 			}
-			log, err := a.log.logger(a.stderr, slog.LevelWarn)
+			log, err := a.log.logger(a.stderr, slog.LevelError)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -43,6 +44,7 @@ type job struct {
 	stream   *streammanager.Stream
 	close    func() error
 	log      *slog.Logger
+	ended    atomic.Bool
 }
 
 // run runs the pipelines together. The first that fails for good ends the others, which drain.
@@ -62,7 +64,7 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 		return failed(errors.Join(err, l.Close(), embedded.Close()))
 	}
 	if addrs := embedded.Addrs(); len(addrs) > 0 {
-		log.Info("embedded broker listens", "addr", strings.Join(addrs, ","))
+		log.Info("embedded broker listens", "addr", strings.Join(addrs, ","), "data", embedded.Where())
 	}
 	probes := make([]probe, len(jobs))
 	for i, j := range jobs {
@@ -120,15 +122,26 @@ func buildInfo(name string) prometheus.Collector {
 	return info
 }
 
+// left counts the jobs that run.
+func left(jobs []*job) int {
+	n := 0
+	for _, j := range jobs {
+		if !j.ended.Load() {
+			n++
+		}
+	}
+	return n
+}
+
 // runJobs runs all jobs until they have ended and reports whether none failed.
 func runJobs(asked context.Context, log *slog.Logger, jobs []*job) bool {
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
 	unwatch := context.AfterFunc(ctx, func() {
-		if len(jobs) == 1 && asked.Err() == nil {
-			return // it has failed, and nothing else is left to stop
+		if n := left(jobs); n > 0 {
+			log.Info("stopping: what is in progress is finished and committed, as far as the time reaches; a second signal ends it at once",
+				"cause", context.Cause(ctx), "pipelines", n)
 		}
-		log.Info("stopping: what is in progress is finished and committed", "cause", context.Cause(ctx))
 	})
 	defer unwatch()
 	var running sync.WaitGroup
@@ -136,7 +149,6 @@ func runJobs(asked context.Context, log *slog.Logger, jobs []*job) bool {
 	for i, j := range jobs {
 		running.Go(func() {
 			if err := j.run(ctx); err != nil {
-				j.log.Error("the pipeline failed", "err", err)
 				stop(errors.New("pipeline " + j.pipeline.Name() + " failed"))
 				return
 			}
@@ -157,6 +169,10 @@ func (j *job) run(ctx context.Context) error {
 		j.log.Info("starting", "file", j.pipeline.File(), "buffers", worst.String())
 	}
 	err := errors.Join(j.stream.Run(ctx), j.close())
+	j.ended.Store(true)
+	if err != nil {
+		j.log.Error("the pipeline failed", "err", err)
+	}
 	s := j.stream.Status()
 	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", unfinished(s))
 	return err

@@ -14,9 +14,9 @@ type config struct {
 	Filter          functions.Expr     `yaml:"filter" doc:"keeps the events for which it is truthy; an error in it is an error event"`
 	Tombstones      string             `yaml:"tombstones" default:"pass" enum:"pass|drop|error" doc:"what becomes of events whose value is null"`
 	PartitionBy     partitionBy        `yaml:"partition_by" doc:"what orders events: a path, a list of paths, or {fields, missing}; left out: the record key"`
-	Window          *windowConfig      `yaml:"window" doc:"how events are gathered into mini-batches; left out: each event at once"`
+	Window          *windowConfig      `yaml:"window" doc:"how events are gathered into mini-batches: the calls of one window run side by side, the next events of their keys wait until they are done; left out: each event at once, so that a key has one call at a time"`
 	Workers         int                `yaml:"workers" default:"64" min:"1" doc:"calls in progress at most"`
-	Order           string             `yaml:"order" default:"key" enum:"key|key_serial|none" doc:"key: results of a key leave in the order its events came; key_serial: calls for one key never overlap either; none: as they complete"`
+	Order           string             `yaml:"order" default:"key" enum:"key|key_serial|none" doc:"key: results of a key leave in the order its events came; key_serial: calls for one key never overlap either, also within a window; none: as they complete"`
 	Process         []item             `yaml:"process" doc:"the functions that each event goes through, in order"`
 	Sink            sink               `yaml:"sink" required:"true" doc:"where results go"`
 	ErrorSink       *errorSink         `yaml:"error_sink" doc:"where error events go"`

@@ -77,6 +77,16 @@ func (e *Embedded) addrs(p *Pipeline) ([]string, error) {
 	return e.broker.Addrs(), nil
 }
 
+// Where says where the broker keeps its data.
+func (e *Embedded) Where() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dataDir == "" {
+		return "in memory, gone with this process"
+	}
+	return e.dataDir
+}
+
 // Addrs returns where the broker listens, nil before it was started.
 func (e *Embedded) Addrs() []string {
 	e.mu.Lock()

@@ -50,9 +50,10 @@ type loop struct {
 	failure error
 	rewind  rewinding
 
-	skipped   int64     // by the source, when it was last asked
-	limitedAt time.Time // since when a limit stops the polling
-	warned    bool      // that a key is on two partitions
+	skipped   int64         // by the source, when it was last asked
+	said      map[kind]said // error events
+	limitedAt time.Time     // since when a limit stops the polling
+	warned    bool          // that a key is on two partitions
 }
 
 type mode uint8
@@ -68,7 +69,7 @@ func newLoop(s *Stream) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}}, nil
+	return &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}}, nil
 }
 
 // run works until everything is finished after a stop or the source's end, or something failed for good.

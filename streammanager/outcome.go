@@ -3,7 +3,9 @@ package streammanager
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/a0c75104/enricher/event"
 )
@@ -84,11 +86,47 @@ func (l *loop) leave(u *unit) {
 	l.s.emissions.send(emission{u: u, records: records})
 }
 
+// sayAgain is how long error events of one kind are counted before the next of them is said as a warning.
+const sayAgain = time.Minute
+
+// mostKinds bounds the kinds that are told apart; functions may make up types.
+const mostKinds = 200
+
+// kind is what error events have in common that come of one cause.
+type kind struct {
+	function string
+	typ      event.Type
+}
+
+// said is when an error event of a kind was last said, and how many came since.
+type said struct {
+	at    time.Time
+	since int
+}
+
+// sayFailed logs an error event: the first of its kind, and one a minute, as a warning.
+func (l *loop) sayFailed(u *unit) {
+	f := u.failure
+	k := kind{f.Function, f.Type}
+	last := l.said[k]
+	level := slog.LevelDebug
+	if l.now.Sub(last.at) >= sayAgain && len(l.said) < mostKinds { // the zero time is long ago
+		level = slog.LevelWarn
+	}
+	l.s.log.Log(l.s.hardCtx, level, "error event", "type", string(f.Type), "function", f.Function, "topic", u.part.tp.Topic, "partition", u.part.tp.Partition,
+		"offset", u.ev.Position().Offset, "err", f.Message, "more_of_this_kind_before", last.since)
+	if level == slog.LevelWarn {
+		last = said{at: l.now}
+	} else {
+		last.since++
+	}
+	l.said[k] = last
+}
+
 // leaveFailed sends the error event, or says what on_error wants where there is no error sink.
 func (l *loop) leaveFailed(u *unit) {
 	if l.s.errorSink != nil {
-		l.s.log.Debug("error event", "topic", u.part.tp.Topic, "partition", u.part.tp.Partition, "offset", u.ev.Position().Offset,
-			"type", string(u.failure.Type), "function", u.failure.Function, "err", u.failure.Message)
+		l.sayFailed(u)
 		l.leaving++
 		l.s.emissions.send(emission{u: u, failure: u.failure})
 		return

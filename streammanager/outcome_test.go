@@ -308,3 +308,33 @@ func TestAPanicIsLoggedWithItsStackWhichTheEventDoesNotCarry(t *testing.T) {
 		})
 	}
 }
+
+// An API that is down shows in the log, and does not fill it.
+func TestTheFirstErrorEventOfAKindIsAWarningAndThenOneAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				return nil, event.Reject(event.Type(ev.Key()), errTest)
+			}))
+		})
+		h.src.logs[tp{"in", 0}] = nil // assigned
+		stop := h.start(t)
+		var seen []string
+		for _, add := range []string{"a", "a", "a", "b", "wait", "a", "a"} {
+			if add == "wait" {
+				time.Sleep(time.Minute)
+				continue
+			}
+			h.src.add(0, add, add)
+			time.Sleep(time.Second)
+			seen = append(seen, fmt.Sprint(strings.Count(h.log.String(), `level=WARN msg="error event"`)))
+		}
+		equal(t, "warnings after each event", seen, []string{"1", "1", "1", "2", "3", "3"})
+		if !strings.Contains(h.log.String(), "more_of_this_kind_before=2") {
+			t.Errorf("the log does not say that two more came:\n%s", h.log.String())
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -80,10 +80,31 @@ func syntaxError(src string, err error) error {
 	if msg == "unexpected EOF" {
 		return &SyntaxError{Offset: len(src), Message: "the expression ends too early"}
 	}
-	if strings.HasPrefix(p.Token, "'") {
-		msg += `: a jq string takes double quotes, "…"`
+	at := max(p.Offset-len(p.Token), 0)
+	if h := foreign(src, at); h != "" {
+		msg += ": " + h
 	}
-	return &SyntaxError{Offset: max(p.Offset-len(p.Token), 0), Message: msg}
+	return &SyntaxError{Offset: at, Message: msg}
+}
+
+// foreign says what to write in place of what other languages write at that place, "" where it knows nothing.
+func foreign(src string, at int) string {
+	for _, f := range []struct{ token, hint string }{
+		{"'", `a jq string takes double quotes, "…"`},
+		{"&", "jq writes and"},
+		{"!", "jq negates behind the value: .a | not"},
+	} {
+		if strings.HasPrefix(src[min(at, len(src)):], f.token) {
+			return f.hint
+		}
+	}
+	if strings.HasPrefix(src[max(at-1, 0):], "||") {
+		return "jq writes or"
+	}
+	if strings.HasSuffix(src[:min(at, len(src))], "==") || strings.HasSuffix(src[:min(at, len(src))], "!=") {
+		return "jq compares by == and !="
+	}
+	return ""
 }
 
 // compileError turns an error of gojq's compiler, which knows no place, into one with a place.
@@ -95,6 +116,10 @@ func compileError(src string, err error) error {
 		at = find(src, name)
 		if strings.HasPrefix(name, "$") {
 			msg += "; expressions know $" + strings.Join(variables, ", $")
+		} else if !strings.HasSuffix(msg, "/0") || at < 0 {
+			return &SyntaxError{Offset: at, Message: msg}
+		} else {
+			msg += "; a field of the event begins with a dot: ." + name
 		}
 	}
 	return &SyntaxError{Offset: at, Message: msg}

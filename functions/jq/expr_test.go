@@ -292,6 +292,11 @@ func TestCompileRefuses(t *testing.T) {
 		{"an unknown variable", `.a == $kye`, 6, "$key"},
 		{"an end too early", `.a ==`, 5, "ends too early"},
 		{"single quotes", `.a != 'x'`, 6, `a jq string takes double quotes`},
+		{"and of another language", `.a && .b`, 3, "jq writes and"},
+		{"or of another language", `.a || .b`, 4, "jq writes or"},
+		{"not of another language", `!.a`, 0, ".a | not"},
+		{"a third equals sign", `.a === 1`, 5, "jq compares by =="},
+		{"a field without its dot", `a == 1`, 0, "begins with a dot: .a"},
 		{"a token out of place", `.a }`, 3, "unexpected token"},
 		{"a token on the second line", ".a\n| | .b", 5, "unexpected token"},
 	} {
