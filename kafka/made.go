@@ -30,6 +30,7 @@ type made struct {
 	cl  *kgo.Client
 	adm *kadm.Client
 	t   *troubles
+	l   *limits
 
 	mu     sync.Mutex // guards what follows
 	topics map[string]*madeTopic
@@ -43,8 +44,8 @@ type madeTopic struct {
 	unknown time.Time // since when brokers say that it does not exist; zero: they do not
 }
 
-func newMade(cl *kgo.Client, adm *kadm.Client, t *troubles) *made {
-	return &made{cl: cl, adm: adm, t: t, topics: map[string]*madeTopic{}, absent: map[string]time.Time{}}
+func newMade(cl *kgo.Client, adm *kadm.Client, t *troubles, l *limits) *made {
+	return &made{cl: cl, adm: adm, t: t, l: l, topics: map[string]*madeTopic{}, absent: map[string]time.Time{}}
 }
 
 // check refuses a topic that was found not to exist. A nil m takes any.
@@ -105,6 +106,7 @@ func (m *made) watch(ctx context.Context) {
 		found, err := m.adm.ListTopics(ask, topics...)
 		cancel()
 		if !answered(ctx, m.t, err) {
+			m.l.again() // it says when they answer again, also where no record waits then
 			continue
 		}
 		// Purging has the library answer the records, and forget the topic, which it would go on asking for.

@@ -111,7 +111,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	s.limits.start(kadm.NewClient(cl), s.cfg.Topic)
 	s.watching.Go(s.limits.watch)
 	if s.cfg.TopicOf != nil && !s.cfg.WaitForTopics {
-		s.made = newMade(cl, kadm.NewClient(cl), s.t)
+		s.made = newMade(cl, kadm.NewClient(cl), s.t, s.limits)
 		s.watching.Go(func() { s.made.watch(watch) })
 	}
 	return nil

@@ -97,7 +97,11 @@ func (l *loop) leaveWork(f *flow) {
 	for ks.active == 0 && len(ks.serial) > 0 {
 		next := ks.serial[0]
 		ks.serial = ks.serial[1:]
-		if next.state == flowSerial {
+		switch {
+		case next.state != flowSerial:
+		case l.leftAlone(next.u): // behind a purge of the queue nothing would find it there
+			l.giveUp(next)
+		default:
 			l.ready(next)
 		}
 	}

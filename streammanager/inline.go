@@ -57,6 +57,8 @@ func (l *loop) returnedInline(c *call) {
 			u.failure = l.s.failure(u, r.err, name, 1, 0)
 		case len(r.records) == 0:
 			p.running--
+			u.state = unitDone
+			l.settleOutputs(u)
 			l.finish(u, outcomeDropped)
 			continue
 		default:

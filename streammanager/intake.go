@@ -23,7 +23,7 @@ func (l *loop) read(got reading) {
 	switch {
 	case got.err == nil:
 	case errors.Is(got.err, io.EOF):
-		if l.mode == working && !l.rewind.active { // after a rewind it is asked again
+		if l.mode == working && !l.rewind.active && !l.s.assigned.goesBack() { // after a rewind it is asked again
 			l.s.log.Info("source has ended")
 			l.mode = draining
 		}
@@ -88,6 +88,7 @@ func (l *loop) enter(u *unit) {
 		}
 	case u.pass && l.s.partitionBy != nil:
 		u.part.barrier = u
+		l.barriers++
 		l.windows.CloseHolding(u.part.id, window.ByBarrier)
 		l.liftBarrier(u.part)
 	default:

@@ -111,7 +111,7 @@ func (l *loop) settleOutputs(u *unit) {
 	u.owing = false
 	l.owing--
 	u.part.owing--
-	if u.state == unitDone && u.failure == nil {
+	if u.state == unitDone && u.failure == nil && !u.gaveUp() && u.part.live.Load() { // what was given up says nothing of outputs
 		l.outputs.learn(u.size - u.input)
 	}
 }

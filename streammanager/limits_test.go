@@ -251,3 +251,87 @@ func TestOutputsCountInTheBytesInFlightUntilTheyAreAcknowledged(t *testing.T) {
 		})
 	}
 }
+
+// What is given up says nothing of how large outputs are.
+func TestAFailureOfTheSinkLeavesRoomForOutputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, output, workers = 1_000_000, 2_000, 4
+		var down atomic.Bool
+		h := newHarness(t, false, streammanager.Config{Workers: workers, Limits: streammanager.Limits{InFlightBytes: limit, InFlightEvents: 100000}}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				time.Sleep(time.Millisecond)
+				ev.SetValue([]byte(strings.Repeat("o", output)))
+				return []*event.Event{ev}, nil
+			}))
+		})
+		h.sink.refuse = func(*streammanager.Record) error {
+			if down.Load() {
+				return errTest
+			}
+			return nil
+		}
+		for i := range 200 {
+			h.src.add(int32(i%4), fmt.Sprint(i), "small")
+		}
+		stop := h.start(t)
+		time.Sleep(time.Second)
+		for i := range 50000 {
+			h.src.add(int32(i%4), fmt.Sprint(i), "small")
+		}
+		look := func(n int) int {
+			most := 0
+			for range n {
+				time.Sleep(time.Millisecond)
+				most = max(most, h.stream.Status().InFlightEvents)
+			}
+			return most
+		}
+		if before := look(300); before == 0 {
+			t.Fatal("nothing is in flight before the failure: this test needs it so")
+		}
+		down.Store(true)
+		time.Sleep(50 * time.Millisecond)
+		down.Store(false)
+		if most := look(3000); most == 0 || most*output > 2*limit {
+			t.Errorf("%d events read, which make %d bytes of output; limit %d", most, most*output, limit)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Of a chain without calls, too, what is dropped counts as an output of nothing: else one large output in
+// hundreds would have the events read a handful at a time.
+func TestDroppedEventsLeaveRoomInAChainWithoutCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, true, streammanager.Config{Workers: 64, Limits: streammanager.Limits{InFlightBytes: 1 << 20}}, func(b *streammanager.Builder) {
+			step := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				time.Sleep(time.Millisecond)
+				if string(ev.Value()) != "keep" {
+					return nil, nil
+				}
+				ev.SetValue([]byte(strings.Repeat("o", 100_000)))
+				return []*event.Event{ev}, nil
+			})
+			step.Inline = true
+			b.Process(step)
+		})
+		for i := range 50_000 {
+			value := "drop"
+			if i%500 == 0 {
+				value = "keep"
+			}
+			h.src.add(int32(i/2%8), fmt.Sprint(i), value)
+		}
+		from := time.Now()
+		h.finish(t)
+		if n := len(h.sink.values()); n != 100 {
+			t.Errorf("%d outputs, want 100", n)
+		}
+		// Eight partitions of 6,250 events of a millisecond each.
+		if took := time.Since(from); took > 13*time.Second {
+			t.Errorf("it took %v, want about 6.25s: too few events were read at a time", took)
+		}
+	})
+}

@@ -30,6 +30,7 @@ type loop struct {
 
 	events, busy, leaving int
 	bytes                 int64
+	barriers              int            // partitions that have one
 	owing                 int            // events whose outputs are not known yet
 	called                int            // events in calls
 	outputs               estimate       // bytes of the outputs of an event
@@ -163,6 +164,9 @@ func (l *loop) advance() {
 func (l *loop) closeEarly() {
 	if l.mode == draining {
 		l.windows.CloseAll(window.ByDrain)
+		return
+	}
+	if l.barriers == 0 { // this is asked for each event
 		return
 	}
 	for p := range l.parts {

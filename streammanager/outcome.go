@@ -200,6 +200,7 @@ func (l *loop) finish(u *unit, outcome string) {
 	}
 	if p.barrier == u {
 		p.barrier = nil
+		l.barriers--
 		l.openDoor(p, outcome != "")
 	}
 	l.liftBarrier(p)

@@ -132,6 +132,14 @@ func (a *assignment) beforePoll(dst map[TopicPartition]*partition, wake context.
 	return behind
 }
 
+// goesBack reports whether the source is taken back before the next poll. What an earlier one said of the
+// end holds no more then.
+func (a *assignment) goesBack() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.behind) > 0
+}
+
 // end finishes the epoch of p.
 func (a *assignment) end(p *partition) {
 	a.mu.Lock()

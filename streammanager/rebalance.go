@@ -192,13 +192,22 @@ func (l *loop) purge(p *partition) {
 	l.purgeQueue(&l.again)
 	l.purgeWaits(func(f *flow) bool { return f.u.part == p })
 	for c := range l.calls {
-		if c.inline != nil {
-			continue
+		if c.inline == nil {
+			l.purgeArrived(p, c.flows)
 		}
-		for _, f := range c.flows[0].u.ks.b.arrived {
-			if f.u.part == p && f.state == flowArrived {
-				l.giveUp(f)
-			}
+	}
+	for _, q := range []*queue{&l.fresh, &l.again} {
+		for _, g := range q.items {
+			l.purgeArrived(p, g.flows)
+		}
+	}
+}
+
+// purgeArrived gives up the flows of p that wait for the rest of their batch, of which fs are.
+func (l *loop) purgeArrived(p *partition, fs []*flow) {
+	for _, f := range fs[0].u.ks.b.arrived {
+		if f.u.part == p && f.state == flowArrived {
+			l.giveUp(f)
 		}
 	}
 }

@@ -256,3 +256,63 @@ func TestARevokeWaitsForACallAndNotForItsRetry(t *testing.T) {
 		stop()
 	})
 }
+
+func TestARevokeGivesUpWhatWaitsForACallOfItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{Workers: 1, Order: streammanager.OrderKeySerial}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 3, Timeout: time.Second})
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				if string(ev.Value()) == "slow" {
+					time.Sleep(30 * time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}))
+		})
+		h.src.logs[tp{"in", 0}] = nil
+		h.src.add(1, "b", "slow")
+		stop := h.serve(t)
+		time.Sleep(2 * time.Second)
+		h.src.add(0, "a", "1")
+		h.src.add(0, "a", "2")
+		h.src.add(0, "a", "3")
+		time.Sleep(2 * time.Second)
+		within(t, "the revoke of a partition of which no call runs", 0, func() { h.src.revoke(t.Context(), tp{"in", 0}) })
+		stop()
+	})
+}
+
+func TestARevokeGivesUpWhatWaitsForAQueuedPartOfItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{Workers: 1}, func(b *streammanager.Builder) {
+			b.Window(window.Config{Count: 2, Timeout: 10 * time.Millisecond}).WindowBy(func(_ context.Context, ev *event.Event) (string, error) {
+				if string(ev.Value()) == "retry" {
+					return "other", nil
+				}
+				return "all", nil
+			})
+			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+				switch string(ev.Value()) {
+				case "retry":
+					if event.Attempt(ctx, ev).Number() == 1 {
+						return nil, event.Retry(errTest, time.Second)
+					}
+					time.Sleep(30 * time.Second)
+				case "quick":
+					time.Sleep(2 * time.Second)
+				}
+				return []*event.Event{ev}, nil
+			}), bulk(&notes{}, pass))
+		})
+		h.src.logs[tp{"in", 0}] = nil
+		h.src.add(1, "r", "retry")
+		stop := h.serve(t)
+		time.Sleep(100 * time.Millisecond)
+		h.src.add(0, "a", "quick")
+		time.Sleep(time.Millisecond)
+		h.src.add(1, "b", "slow")
+		time.Sleep(3 * time.Second)
+		within(t, "the revoke of a partition of which no call runs", 0, func() { h.src.revoke(t.Context(), tp{"in", 0}) })
+		time.Sleep(time.Minute)
+		stop()
+	})
+}

@@ -75,3 +75,33 @@ func TestAPausedPartitionThatIsGivenAgainWhileTheReaderIsBusyLosesNothing(t *tes
 		}
 	})
 }
+
+// slowEnd takes a while to find that nothing is left, and cannot be interrupted, as a read of a file cannot.
+type slowEnd struct{ *memSource }
+
+func (s slowEnd) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {
+	got, err := s.memSource.Poll(ctx, limit)
+	if err != nil {
+		time.Sleep(time.Second)
+	}
+	return got, err
+}
+
+func TestAnEndThatWasReadBeforeGoingBackIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newMemSource(true)
+		h := newHarnessOver(t, src, slowEnd{src}, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.sink.refuse = failOnce()
+		src.add(0, "a", "1")
+		src.add(0, "b", "2")
+		if err := h.stream.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got := h.sink.values()
+		slices.Sort(got)
+		equal(t, "outputs", slices.Compact(got), []string{"1", "2"})
+		if at := src.offset(0); at != 2 {
+			t.Errorf("committed %d, want 2", at)
+		}
+	})
+}
