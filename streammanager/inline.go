@@ -39,12 +39,18 @@ func (l *loop) returnedInline(c *call) {
 	p := c.inline
 	p.busy = false
 	l.called -= len(c.flows)
+	var back []*unit // what the task did not come to
 	for i, f := range c.flows {
 		u, r := f.u, &c.results[i]
 		f.state = flowEnded
 		switch {
-		case !p.live.Load() || !r.done():
+		case !p.live.Load():
 			l.inlineUnfinished(u)
+			continue
+		case !r.done():
+			p.running--
+			u.state = unitQueued
+			back = append(back, u)
 			continue
 		case r.err != nil && l.fatalInline(u, r):
 			l.inlineUnfinished(u)
@@ -71,6 +77,12 @@ func (l *loop) returnedInline(c *call) {
 		u.state = unitDone
 		l.settleOutputs(u)
 		l.leave(u)
+	}
+	if len(back) > 0 {
+		p.queue = append(back, p.queue...)
+	}
+	if p.revoking {
+		l.purge(p)
 	}
 	if len(p.queue) > 0 && p.live.Load() {
 		l.turn = append(l.turn, p)

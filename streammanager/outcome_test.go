@@ -327,6 +327,7 @@ func TestTheFirstErrorEventOfAKindIsAWarningAndThenOneAMinute(t *testing.T) {
 			}
 			h.src.add(0, add, add)
 			time.Sleep(time.Second)
+			synctest.Wait()
 			seen = append(seen, fmt.Sprint(strings.Count(h.log.String(), `level=WARN msg="error event"`)))
 		}
 		equal(t, "warnings after each event", seen, []string{"1", "1", "1", "2", "3", "3"})

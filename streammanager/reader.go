@@ -103,6 +103,9 @@ func (r *reader) poll(ctx context.Context, limit int) error {
 	return nil
 }
 
+// handOver is after how long what was looked at goes on, though more was polled: expressions may be slow.
+const handOver = 50 * time.Millisecond
+
 // admit turns the polled records into units, as far as the grant reaches.
 func (r *reader) admit(ctx context.Context, g grant) reading {
 	var got reading
@@ -112,7 +115,8 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 	if r.skip == nil {
 		r.skip = map[TopicPartition]bool{}
 	}
-	for len(r.rest) > 0 && events > 0 {
+	began := time.Now()
+	for len(r.rest) > 0 && events > 0 && (len(got.items) == 0 || time.Since(began) < handOver) {
 		rec := &r.rest[0]
 		tp := TopicPartition{rec.Topic, rec.Partition}
 		part, now := r.owner[tp], r.after[tp]

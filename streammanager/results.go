@@ -102,6 +102,11 @@ func (l *loop) countOutput(f *flow) {
 // derive puts the events that a function made of one in its place.
 func (l *loop) derive(f *flow, r *result) {
 	u := f.u
+	if err := tooMuch(len(u.flows)-1+len(r.events), 0); err != nil {
+		u.failure = l.s.failure(u, err, l.s.steps[r.step-1].Name, 1, 0)
+		l.giveUp(f)
+		return
+	}
 	made := make([]*flow, len(r.events))
 	for i, ev := range r.events {
 		made[i] = &flow{u: u, ev: ev.Share(), step: r.step} // a function may return one event twice

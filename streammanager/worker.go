@@ -48,11 +48,12 @@ func (w worker) runFrom(c *call, at int) {
 	if c.batchStep {
 		w.runBatch(c)
 	} else {
+		began := time.Now()
 		for ; at < len(c.flows); at++ {
 			f := c.flows[at]
 			w.runFlow(c, f.ev, f.step, f.attempts, &c.results[at])
-			if c.ctx.Err() != nil && c.inline != nil {
-				break
+			if c.inline != nil && (c.ctx.Err() != nil || time.Since(began) > handOver) {
+				break // the loop takes the rest back
 			}
 		}
 	}
@@ -122,16 +123,41 @@ func (w worker) runFlow(c *call, ev *event.Event, step int, tries *event.Attempt
 // fanOut carries derived events of a chain without calls to its end, one after the other.
 func (w worker) fanOut(c *call, evs []*event.Event, step int, r *result) {
 	var records []Record
+	var bytes int64
 	for _, ev := range evs {
 		var one result
 		w.runFlow(c, ev, step, nil, &one)
+		for i := range one.records {
+			bytes += recordSize(&one.records[i])
+		}
 		if one.err != nil {
 			*r = one
+			return
+		}
+		if err := tooMuch(len(records)+len(one.records), bytes); err != nil {
+			*r = result{step: step - 1, ev: ev, err: err}
 			return
 		}
 		records = append(records, one.records...)
 	}
 	*r = result{step: len(w.s.steps), ended: true, records: records}
+}
+
+// What may become of one event: the limits of a stream see it only afterwards.
+const (
+	mostOutputs     = 10_000
+	mostOutputBytes = 64 << 20
+)
+
+// tooMuch is the error of an event that becomes too many, or too much.
+func tooMuch(outputs int, bytes int64) error {
+	switch {
+	case outputs > mostOutputs:
+		return event.Rejectf(event.TooLarge, "the event becomes more than %d events", mostOutputs)
+	case bytes > mostOutputBytes && outputs > 1:
+		return event.Rejectf(event.TooLarge, "the event becomes more than %d bytes in %d events", mostOutputBytes, outputs)
+	}
+	return nil
 }
 
 // handOut gives a function an event of its own.
