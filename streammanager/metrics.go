@@ -117,13 +117,23 @@ func (m *metrics) start(functions []string) {
 }
 
 func (m *metrics) read(topic string) {
-	c := m.topics[topic]
-	if c == nil {
-		c = m.eventsRead.WithLabelValues(topic)
-		m.topics[topic] = c
-	}
-	c.Inc()
+	m.topic(topic).Inc()
 	m.counts.Read++
+}
+
+func (m *metrics) topic(name string) prometheus.Counter {
+	c := m.topics[name]
+	if c == nil {
+		c = m.eventsRead.WithLabelValues(name)
+		m.topics[name] = c
+	}
+	return c
+}
+
+// assigned lets the series of a partition begin at 0, also where nothing comes.
+func (m *metrics) assigned(tp TopicPartition) {
+	m.topic(tp.Topic)
+	m.lag.WithLabelValues(tp.Topic, itoa(tp.Partition))
 }
 
 func (m *metrics) written(records int) {
