@@ -189,6 +189,9 @@ func TestAWriteThatFailsEndsThePipelineForTheRecordAndAllAfterIt(t *testing.T) {
 
 func TestAFullDiskEndsThePipeline(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
 		t.Skipf("this system has no /dev/full (%v); run the test on Linux", err)
 	}
 	s := openSink(t, file.SinkConfig{Path: "/dev/full"})

@@ -90,11 +90,6 @@ func (e *Embedded) CreateTopic(topic string, partitions int32) error {
 // Addrs returns where the broker listens, as host:port.
 func (e *Embedded) Addrs() []string { return e.cluster.ListenAddrs() }
 
-// Connection returns how to reach the broker.
-func (e *Embedded) Connection() Connection {
-	return Connection{Brokers: e.Addrs(), Options: map[string]string{"allow.auto.create.topics": "true"}}
-}
-
 // Close ends the broker and its connections.
 func (e *Embedded) Close() {
 	e.cluster.Close()

@@ -25,7 +25,7 @@ func embedded(t *testing.T, cfg kafka.EmbeddedConfig) *kafka.Embedded {
 // through reaches the embedded broker.
 func through(e *kafka.Embedded) func(*kafka.SourceConfig) {
 	return func(cfg *kafka.SourceConfig) {
-		cfg.Connection = e.Connection()
+		cfg.Connection = reaching(e)
 		for name, v := range quick {
 			cfg.Options[name] = v
 		}
@@ -35,7 +35,7 @@ func through(e *kafka.Embedded) func(*kafka.SourceConfig) {
 // fill writes records to topic "in" of the embedded broker.
 func fill(t *testing.T, e *kafka.Embedded, values ...string) {
 	t.Helper()
-	w := sinkTo(t, nil, func(cfg *kafka.SinkConfig) { cfg.Connection, cfg.Topic = e.Connection(), "in" })
+	w := sinkTo(t, nil, func(cfg *kafka.SinkConfig) { cfg.Connection, cfg.Topic = reaching(e), "in" })
 	for _, v := range values {
 		if err := w.send(t, streammanager.Record{Key: []byte("k"), Value: []byte(v)})[0]; err != nil {
 			t.Fatal(err)
@@ -138,4 +138,9 @@ func TestADirectoryServesOneEmbeddedBrokerAtATime(t *testing.T) {
 	}
 	first.Close()
 	embedded(t, cfg)
+}
+
+// reaching returns how a client reaches the broker, which makes topics for it.
+func reaching(e *kafka.Embedded) kafka.Connection {
+	return kafka.Connection{Brokers: e.Addrs(), Options: map[string]string{"allow.auto.create.topics": "true"}}
 }

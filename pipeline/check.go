@@ -180,10 +180,10 @@ func (c *checker) loops() {
 			c.problem(s.path+".file.path", "is the file that the source reads")
 		}
 		k := s.sink.Kafka
-		if k == nil || src.Kafka == nil || !c.sameCluster(src.Kafka.connection, k.connection) {
+		if k == nil || src.Kafka == nil || !c.cfg.sameCluster(src.Kafka.connection, k.connection) {
 			continue
 		}
-		if topic, ok := k.literalTopic(); ok && !c.fault("source.kafka.topics") && src.Kafka.Topics.has(topic) {
+		if topic, ok := k.literalTopic(); ok && !c.fault("source.kafka.topics") && src.Kafka.Topics.matcher()(topic) {
 			c.problem(s.path+".kafka.topic", "%q is a topic that the source reads: every output would be an input again", topic)
 		}
 	}
@@ -196,17 +196,9 @@ func (c *checker) errorSink() *sink {
 	return &c.cfg.ErrorSink.sink
 }
 
-// has reports whether the topics name topic.
-func (t *topics) has(topic string) bool {
-	if t.Regexp == "" {
-		return slices.Contains(t.Names, topic)
-	}
-	re, err := regexp.Compile("^(?:" + t.Regexp + ")$") // the whole name, as the client matches
-	return err == nil && re.MatchString(topic)
-}
-
-func (c *checker) sameCluster(a, b connection) bool {
-	a, b = a.or(c.cfg.Kafka), b.or(c.cfg.Kafka)
+// sameCluster reports whether two ends have a broker in common.
+func (c *config) sameCluster(a, b connection) bool {
+	a, b = a.or(c.Kafka), b.or(c.Kafka)
 	return slices.ContainsFunc(a.Brokers, func(x string) bool {
 		return slices.ContainsFunc(b.Brokers, func(y string) bool { return strings.EqualFold(x, y) })
 	})

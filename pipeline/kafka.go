@@ -135,7 +135,7 @@ func (k *kafkaSink) literalTopic() (string, bool) {
 // sourceReads tells which topics are both the source's and within reach of k.
 func (a *assembly) sourceReads(k *kafkaSink) func(topic string) bool {
 	src := a.p.cfg.Source.Kafka
-	if src == nil || !(&checker{cfg: &a.p.cfg}).sameCluster(src.connection, k.connection) {
+	if src == nil || !a.p.cfg.sameCluster(src.connection, k.connection) {
 		return func(string) bool { return false }
 	}
 	return src.Topics.matcher()

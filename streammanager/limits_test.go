@@ -202,22 +202,10 @@ func TestAPartitionThatStandsStillIsNotReady(t *testing.T) {
 	})
 }
 
-// metric returns the sum of a counter or gauge.
+// metric returns what gathered does for one name.
 func metric(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
+	return gathered(t, reg)[name]
 }
 
 func TestOutputsCountInTheBytesInFlightUntilTheyAreAcknowledged(t *testing.T) {
