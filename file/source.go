@@ -80,7 +80,7 @@ func (s *Source) Open(_ context.Context, a streammanager.Assignments) error {
 	} else if err := s.openPath(); err != nil {
 		return event.Fatal(err)
 	}
-	a.Assigned(map[streammanager.TopicPartition]int64{{Topic: s.name}: 1})
+	a.Assigned(map[streammanager.TopicPartition]streammanager.Position{{Topic: s.name}: {Offset: 1}})
 	return nil
 }
 

@@ -23,10 +23,10 @@ import (
 // assignments notes what a source says of its partitions.
 type assignments struct {
 	mu     sync.Mutex
-	starts map[streammanager.TopicPartition]int64
+	starts map[streammanager.TopicPartition]streammanager.Position
 }
 
-func (a *assignments) Assigned(starts map[streammanager.TopicPartition]int64) {
+func (a *assignments) Assigned(starts map[streammanager.TopicPartition]streammanager.Position) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.starts = starts
@@ -101,7 +101,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 			path := writeFile(t, tt.text)
 			for _, limit := range []int{1, 2, 1000} {
 				fromFile, a := open(t, file.SourceConfig{Path: path})
-				if want := (streammanager.TopicPartition{Topic: path}); a.starts[want] != 1 || len(a.starts) != 1 {
+				if want := (streammanager.TopicPartition{Topic: path}); a.starts[want].Offset != 1 || len(a.starts) != 1 {
 					t.Errorf("assigned %v, want %v from 1", a.starts, want)
 				}
 				fromStdin, _ := open(t, file.SourceConfig{Path: "-", Stdin: strings.NewReader(tt.text)})

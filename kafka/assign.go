@@ -31,12 +31,12 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 // stream. It returns an error only when ctx has ended, that is when the group is rebalancing again.
 func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	<-s.opened
-	starts := map[streammanager.TopicPartition]int64{}
+	starts := map[streammanager.TopicPartition]streammanager.Position{}
 	missing := map[string][]int32{}
 	for topic, parts := range fetched {
 		for p, o := range parts {
 			if at := o.EpochOffset().Offset; at >= 0 {
-				starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = at
+				starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = streammanager.Position{Offset: at}
 			} else {
 				missing[topic] = append(missing[topic], p)
 			}
@@ -54,13 +54,13 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 	}
 	at := map[string]map[int32]kgo.Offset{}
 	for tp, start := range starts {
-		put(at, tp, kgo.NewOffset().At(start).WithEpoch(-1))
+		put(at, tp, kgo.NewOffset().At(start.Offset).WithEpoch(-1))
 	}
 	return at, nil
 }
 
 // hold tells the stream of partitions. The caller holds tell.
-func (s *Source) hold(starts map[streammanager.TopicPartition]int64) error {
+func (s *Source) hold(starts map[streammanager.TopicPartition]streammanager.Position) error {
 	var before []streammanager.TopicPartition
 	s.mu.Lock()
 	if s.closing {
@@ -71,7 +71,7 @@ func (s *Source) hold(starts map[streammanager.TopicPartition]int64) error {
 		if s.held[tp] != nil {
 			before = append(before, tp)
 		}
-		s.held[tp] = &holding{start: start, next: start}
+		s.held[tp] = &holding{start: start.Offset, next: start.Offset}
 	}
 	s.mu.Unlock()
 	if len(before) > 0 {
@@ -160,13 +160,13 @@ const slowStart = 30 * time.Second
 // begin finds where partitions begin for which the group has committed nothing. The owner of partition
 // 0 settles that for the whole topic at once; the others wait for it. Otherwise two workers would resolve
 // "latest" at different times, and what was written in between would be lost to the group.
-func (s *Source) begin(ctx context.Context, topic string, parts []int32, starts map[streammanager.TopicPartition]int64) error {
+func (s *Source) begin(ctx context.Context, topic string, parts []int32, starts map[streammanager.TopicPartition]streammanager.Position) error {
 	about, since, wait := trouble{kind: troubleStart, about: topic}, time.Now(), 100*time.Millisecond
 	for {
 		found, err := s.settle(ctx, topic)
 		if err == nil && found != nil {
 			for _, p := range parts {
-				starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = found[p]
+				starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = streammanager.Position{Offset: found[p]}
 			}
 			s.t.healed(about)
 			return nil
@@ -214,9 +214,9 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]int64, err
 	if err != nil || begun {
 		return found, err
 	}
-	all := make(map[streammanager.TopicPartition]int64, len(found))
+	all := make(map[streammanager.TopicPartition]streammanager.Position, len(found))
 	for p, at := range found {
-		all[streammanager.TopicPartition{Topic: topic, Partition: p}] = at
+		all[streammanager.TopicPartition{Topic: topic, Partition: p}] = streammanager.Position{Offset: at}
 	}
 	if err := s.commit(ctx, all, func() error { return nil }); err != nil {
 		return nil, fmt.Errorf("committing the start of topic %q: %w", topic, err)

@@ -18,11 +18,11 @@ import (
 // commitAgain is how long a commit waits for a rebalance that is under way.
 const commitAgain = 200 * time.Millisecond
 
-// commit keeps offsets, as long as ctx allows. still is asked each time before they are sent.
-func (s *Source) commit(ctx context.Context, offsets map[streammanager.TopicPartition]int64, still func() error) error {
+// commit keeps positions, as long as ctx allows. still is asked each time before they are sent.
+func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position, still func() error) error {
 	to := map[string]map[int32]kgo.EpochOffset{}
-	for tp, at := range offsets {
-		put(to, tp, kgo.EpochOffset{Epoch: -1, Offset: at})
+	for tp, at := range positions {
+		put(to, tp, kgo.EpochOffset{Epoch: -1, Offset: at.Offset})
 	}
 	for {
 		if err := still(); err != nil {
@@ -77,11 +77,11 @@ func (s *Source) expel() {
 
 // beginAnew takes stale partitions from the stream and gives them again from where the group has committed.
 func (s *Source) beginAnew(ctx context.Context) error {
-	starts, topics := map[streammanager.TopicPartition]int64{}, map[string]struct{}{}
+	starts, topics := map[streammanager.TopicPartition]streammanager.Position{}, map[string]struct{}{}
 	s.mu.Lock()
 	for tp, h := range s.held {
 		if h.stale {
-			starts[tp] = h.start
+			starts[tp] = streammanager.Position{Offset: h.start}
 			topics[tp.Topic] = struct{}{}
 		}
 	}
@@ -100,17 +100,19 @@ func (s *Source) beginAnew(ctx context.Context) error {
 	}
 	for tp := range starts {
 		if o, ok := found.Lookup(tp.Topic, tp.Partition); ok && o.At >= 0 {
-			starts[tp] = o.At
+			starts[tp] = streammanager.Position{Offset: o.At}
 		}
 	}
 	s.tell.Lock()
 	s.mu.Lock()
-	maps.DeleteFunc(starts, func(tp streammanager.TopicPartition, _ int64) bool { return s.held[tp] == nil || !s.held[tp].stale })
+	maps.DeleteFunc(starts, func(tp streammanager.TopicPartition, _ streammanager.Position) bool {
+		return s.held[tp] == nil || !s.held[tp].stale
+	})
 	s.mu.Unlock()
 	err = s.hold(starts)
 	s.tell.Unlock()
 	if err == nil { // an error means that the source closes
-		s.Rewind(starts)
+		s.Rewind(offsets(starts))
 		s.t.log.Warn("kafka: the group went on without this worker, which begins anew", "partitions", len(starts))
 	}
 	return nil
@@ -126,4 +128,13 @@ func commitError(err error) error {
 		}
 	}
 	return err
+}
+
+// offsets returns positions without what is finished beyond them.
+func offsets(positions map[streammanager.TopicPartition]streammanager.Position) map[streammanager.TopicPartition]int64 {
+	at := make(map[streammanager.TopicPartition]int64, len(positions))
+	for tp, p := range positions {
+		at[tp] = p.Offset
+	}
+	return at
 }

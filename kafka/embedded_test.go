@@ -50,7 +50,7 @@ func TestTheEmbeddedBrokerGoesOnFromItsDirectory(t *testing.T) {
 	fill(t, e, "a", "b", "c")
 	r := open(t, nil, through(e))
 	got := r.poll(t, 3)
-	if err := r.src.Commit(t.Context(), map[tp]int64{{Topic: "in", Partition: got[0].Partition}: 2}); err != nil {
+	if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in", Partition: got[0].Partition}: 2})); err != nil {
 		t.Fatal(err)
 	}
 	r.src.Close(t.Context())

@@ -78,7 +78,7 @@ func TestAWorkerThatTheGroupForgotBeginsAnewAtOnce(t *testing.T) {
 	r := open(t, c, slow)
 	r.poll(t, 10)
 	p := tp{Topic: "in"}
-	if err := r.src.Commit(t.Context(), map[tp]int64{p: 4}); err != nil {
+	if err := r.src.Commit(t.Context(), at(map[tp]int64{p: 4})); err != nil {
 		t.Fatal(err)
 	}
 	forget(t, c, cl)
@@ -89,7 +89,7 @@ func TestAWorkerThatTheGroupForgotBeginsAnewAtOnce(t *testing.T) {
 		got, err := r.src.Poll(ctx, 2)
 		polled <- fmt.Sprint(text(got.Records), err)
 	}()
-	if err := r.src.Commit(t.Context(), map[tp]int64{p: 5}); !errors.Is(err, streammanager.ErrAssignmentLost) {
+	if err := r.src.Commit(t.Context(), at(map[tp]int64{p: 5})); !errors.Is(err, streammanager.ErrAssignmentLost) {
 		t.Fatalf("Commit = %v, want a lost assignment", err)
 	}
 	if got := <-polled; got != "4 5<nil>" {
@@ -98,7 +98,7 @@ func TestAWorkerThatTheGroupForgotBeginsAnewAtOnce(t *testing.T) {
 	if got := r.heard(); got != "assigned 1, lost 1, assigned 1" || r.held()[p] != 4 {
 		t.Errorf("the stream was told %q, start %d", got, r.held()[p])
 	}
-	eventually(t, "it commits again", func() bool { return r.src.Commit(t.Context(), map[tp]int64{p: 6}) == nil })
+	eventually(t, "it commits again", func() bool { return r.src.Commit(t.Context(), at(map[tp]int64{p: 6})) == nil })
 	if at := committed(t, adm)[0]; at != 6 {
 		t.Errorf("committed %d, want 6", at)
 	}
@@ -113,13 +113,13 @@ func TestAWorkerThatTheGroupForgotCommitsNothingForTheNextOwner(t *testing.T) {
 	second := open(t, c, slow)
 	second.poll(t, 10)
 	p := tp{Topic: "in"}
-	if err := second.src.Commit(t.Context(), map[tp]int64{p: 7}); err != nil {
+	if err := second.src.Commit(t.Context(), at(map[tp]int64{p: 7})); err != nil {
 		t.Fatal(err)
 	}
 	first.revoke = func(context.Context, []tp) { t.Error("the first was asked to finish what another owns already") }
 	eventually(t, "the first was told of the loss", func() bool {
 		told := first.heard() == "assigned 1, lost 1"
-		if err := first.src.Commit(t.Context(), map[tp]int64{p: 3}); !errors.Is(err, streammanager.ErrAssignmentLost) {
+		if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 3})); !errors.Is(err, streammanager.ErrAssignmentLost) {
 			t.Errorf("Commit = %v, want a lost assignment", err)
 		}
 		return told
@@ -217,7 +217,7 @@ func TestAWorkerComesBackAfterTroubleWithItsCoordinator(t *testing.T) {
 			eventually(t, "offsets can be committed", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				return r.src.Commit(ctx, map[tp]int64{{Topic: "in"}: 1, {Topic: "in", Partition: 1}: 1}) == nil
+				return r.src.Commit(ctx, at(map[tp]int64{{Topic: "in"}: 1, {Topic: "in", Partition: 1}: 1})) == nil
 			})
 			if got := fmt.Sprint(len(r.held()), r.src.Health()); got != "2 <nil>" {
 				t.Errorf("it holds and is %s", got)

@@ -113,11 +113,12 @@ type record struct {
 	src *kafka.Source
 	log *lines
 
-	mu      sync.Mutex // guards the rest
-	told    []string
-	starts  map[tp]int64
-	revoke  func(ctx context.Context, tps []tp)
-	changed chan struct{}
+	mu       sync.Mutex // guards the rest
+	told     []string
+	starts   map[tp]int64
+	finished map[tp][]streammanager.Range
+	revoke   func(ctx context.Context, tps []tp)
+	changed  chan struct{}
 }
 
 func (r *record) tell(format string, args ...any) {
@@ -126,11 +127,11 @@ func (r *record) tell(format string, args ...any) {
 	r.changed = make(chan struct{})
 }
 
-func (r *record) Assigned(starts map[tp]int64) {
+func (r *record) Assigned(starts map[tp]streammanager.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at, start := range starts {
-		r.starts[at] = start
+		r.starts[at], r.finished[at] = start.Offset, start.Finished
 	}
 	r.tell("assigned %d", len(starts))
 }
@@ -236,7 +237,7 @@ func open(t *testing.T, c *kfake.Cluster, change ...func(*kafka.SourceConfig)) *
 	for _, ch := range change {
 		ch(&cfg)
 	}
-	r := &record{log: &lines{}, starts: map[tp]int64{}, changed: make(chan struct{})}
+	r := &record{log: &lines{}, starts: map[tp]int64{}, finished: map[tp][]streammanager.Range{}, changed: make(chan struct{})}
 	var err error
 	if r.src, err = kafka.NewSource(cfg, slog.New(slog.NewTextHandler(r.log, nil))); err != nil {
 		t.Fatal(err)
@@ -299,4 +300,13 @@ func text(rs []streammanager.Record) string {
 // refuse has requests of a kind fail with err, count times; -1 is always.
 func refuse(c *kfake.Cluster, key kmsg.Key, err *kerr.Error, count int) *kfake.FaultHandle {
 	return c.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: count})
+}
+
+// at makes positions of offsets.
+func at(offsets map[tp]int64) map[tp]streammanager.Position {
+	positions := map[tp]streammanager.Position{}
+	for part, o := range offsets {
+		positions[part] = streammanager.Position{Offset: o}
+	}
+	return positions
 }

@@ -110,7 +110,7 @@ func TestSourceAndSinkGoOnSoonAfterAnOutage(t *testing.T) {
 			if got := text(r.poll(t, 1)); got != before {
 				t.Fatalf("got %q, want %q", got, before)
 			}
-			if err := r.src.Commit(t.Context(), map[tp]int64{{Topic: "in"}: int64(2*i + 1)}); err != nil {
+			if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: int64(2*i + 1)})); err != nil {
 				t.Fatal(err)
 			}
 			w.set(true)
@@ -133,7 +133,7 @@ func TestSourceAndSinkGoOnSoonAfterAnOutage(t *testing.T) {
 			if got := text(r.poll(t, 1)); got != during {
 				t.Errorf("got %q, want %q", got, during)
 			}
-			if err := r.src.Commit(t.Context(), map[tp]int64{{Topic: "in"}: int64(2*i + 2)}); err != nil {
+			if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: int64(2*i + 2)})); err != nil {
 				t.Error(err)
 			}
 			if d := time.Since(mended); d > 10*time.Second {

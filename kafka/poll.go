@@ -248,7 +248,7 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 		// Nothing was delivered, so nothing is unfinished. Without this a restart would skip once more.
 		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
-		if err := s.commit(ctx, map[streammanager.TopicPartition]int64{tp: to}, s.stillHeld(map[streammanager.TopicPartition]*holding{tp: h})); err != nil {
+		if err := s.commit(ctx, map[streammanager.TopicPartition]streammanager.Position{tp: {Offset: to}}, s.stillHeld(map[streammanager.TopicPartition]*holding{tp: h})); err != nil {
 			s.t.log.Warn("kafka: commit of a skip failed", "topic", tp.Topic, "partition", tp.Partition, "offset", to, "err", err)
 		}
 	}
@@ -265,11 +265,10 @@ func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int6
 	if !same {
 		return false
 	}
-	starts := map[streammanager.TopicPartition]int64{tp: to}
 	if to < at { // records below those that the stream has seen would be taken for repeated ones
-		_ = s.hold(starts) // an error means that the source closes
+		_ = s.hold(map[streammanager.TopicPartition]streammanager.Position{tp: {Offset: to}}) // an error means that the source closes
 	}
-	s.Rewind(starts)
+	s.Rewind(map[streammanager.TopicPartition]int64{tp: to})
 	return true
 }
 
@@ -304,7 +303,7 @@ func (s *Source) retell(tp streammanager.TopicPartition, at int64) {
 	known := s.held[tp] != nil
 	s.mu.Unlock()
 	if known {
-		_ = s.hold(map[streammanager.TopicPartition]int64{tp: at}) // an error means that the source closes
+		_ = s.hold(map[streammanager.TopicPartition]streammanager.Position{tp: {Offset: at}}) // an error means that the source closes
 	}
 }
 

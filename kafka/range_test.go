@@ -15,7 +15,7 @@ import (
 
 type noted struct{ got chan string }
 
-func (n noted) Assigned(s map[streammanager.TopicPartition]int64) {
+func (n noted) Assigned(s map[streammanager.TopicPartition]streammanager.Position) {
 	n.got <- fmt.Sprint("assigned ", s)
 }
 func (n noted) Revoked(context.Context, []streammanager.TopicPartition) {}

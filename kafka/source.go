@@ -253,14 +253,14 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // Commit implements streammanager.Committer.
-func (s *Source) Commit(ctx context.Context, offsets map[streammanager.TopicPartition]int64) error {
-	mine := make(map[streammanager.TopicPartition]*holding, len(offsets))
+func (s *Source) Commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position) error {
+	mine := make(map[streammanager.TopicPartition]*holding, len(positions))
 	s.mu.Lock()
-	for tp := range offsets {
+	for tp := range positions {
 		mine[tp] = s.held[tp]
 	}
 	s.mu.Unlock()
-	if err := s.commit(ctx, offsets, s.stillHeld(mine)); err != nil {
+	if err := s.commit(ctx, positions, s.stillHeld(mine)); err != nil {
 		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
 	}
 	return nil

@@ -129,7 +129,7 @@ func TestARevokeWaitsForTheStreamWhichMayStillCommit(t *testing.T) {
 		for _, at := range tps {
 			offsets[at] = 7
 		}
-		failed = first.src.Commit(ctx, offsets)
+		failed = first.src.Commit(ctx, at(offsets))
 	}
 	second := open(t, c)
 	second.untilHeld(t, 2)
@@ -174,7 +174,7 @@ func TestCommitErrorsTellALostAssignmentFromTrouble(t *testing.T) {
 			refuse(c, kmsg.OffsetCommit, tt.err, tt.count)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			err := r.src.Commit(ctx, map[tp]int64{{Topic: "in"}: 5})
+			err := r.src.Commit(ctx, at(map[tp]int64{{Topic: "in"}: 5}))
 			if lost := errors.Is(err, streammanager.ErrAssignmentLost); lost != tt.lost || (err == nil) != tt.fine {
 				t.Fatalf("Commit = %v, want lost %v, nil %v", err, tt.lost, tt.fine)
 			}
@@ -192,7 +192,7 @@ func TestNothingIsCommittedForWhatIsNotHeld(t *testing.T) {
 	c, _, adm := fake(t, 1)
 	r := open(t, c)
 	r.untilHeld(t, 1)
-	err := r.src.Commit(t.Context(), map[tp]int64{{Topic: "in"}: 5, {Topic: "in", Partition: 3}: 5})
+	err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 5, {Topic: "in", Partition: 3}: 5}))
 	if !errors.Is(err, streammanager.ErrAssignmentLost) {
 		t.Errorf("Commit = %v, want a lost assignment", err)
 	}
@@ -208,7 +208,7 @@ func TestACommitThatWasOvertakenByALossIsNotSent(t *testing.T) {
 	r.untilHeld(t, 1)
 	busy := refuse(c, kmsg.OffsetCommit, kerr.RebalanceInProgress, -1)
 	done := make(chan error, 1)
-	go func() { done <- r.src.Commit(t.Context(), map[tp]int64{{Topic: "in"}: 5}) }()
+	go func() { done <- r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 5})) }()
 	if err := busy.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}

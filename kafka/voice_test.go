@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
 )
 
 // clients are a source and two sinks of one pipeline, with its logger.
@@ -32,7 +33,7 @@ func clientsOf(t *testing.T, brokers []string, dial dialer) (src *kafka.Source, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := src.Open(t.Context(), &record{log: log, src: src, starts: map[tp]int64{}, changed: make(chan struct{})}); err != nil {
+	if err := src.Open(t.Context(), &record{log: log, src: src, starts: map[tp]int64{}, finished: map[tp][]streammanager.Range{}, changed: make(chan struct{})}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { src.Close(context.Background()) })

@@ -18,10 +18,10 @@ type slowCommit struct {
 	deaf  bool
 
 	mu    sync.Mutex // guards all below
-	tried []map[tp]int64
+	tried []map[tp]streammanager.Position
 }
 
-func (s *slowCommit) Commit(ctx context.Context, o map[tp]int64) error {
+func (s *slowCommit) Commit(ctx context.Context, o map[tp]streammanager.Position) error {
 	s.mu.Lock()
 	s.tried = append(s.tried, o)
 	s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // commitRequest asks for positions to be kept. after, if set, is called when it was tried.
 type commitRequest struct {
-	marks map[*partition]int64
+	marks map[*partition]mark
 	ctx   context.Context
 	after func()
 }
@@ -37,19 +37,19 @@ func (c committer) commit(req commitRequest) {
 	if req.after != nil {
 		defer req.after()
 	}
-	offsets := make(map[TopicPartition]int64, len(req.marks))
-	sent := make(map[*partition]int64, len(req.marks))
-	for p, pos := range req.marks {
+	positions := make(map[TopicPartition]Position, len(req.marks))
+	sent := make(map[*partition]mark, len(req.marks))
+	for p, m := range req.marks {
 		if p.live.Load() {
-			offsets[p.tp], sent[p] = pos, pos
+			positions[p.tp], sent[p] = m.Position, m
 		}
 	}
-	if len(offsets) == 0 || c.s.committer == nil {
+	if len(positions) == 0 || c.s.committer == nil {
 		c.s.completions.send(completion{commit: &committed{}})
 		return
 	}
 	ctx, cancel := context.WithTimeout(req.ctx, commitTimeout)
-	err := c.s.committer.Commit(ctx, offsets)
+	err := c.s.committer.Commit(ctx, positions)
 	cancel()
 	outcome := "ok"
 	if err != nil {
@@ -57,8 +57,8 @@ func (c committer) commit(req commitRequest) {
 		if errors.Is(err, ErrAssignmentLost) {
 			outcome = "lost"
 		}
-		for tp, off := range offsets {
-			c.s.log.Warn("commit failed", "topic", tp.Topic, "partition", tp.Partition, "offset", off, "err", err)
+		for tp, at := range positions {
+			c.s.log.Warn("commit failed", "topic", tp.Topic, "partition", tp.Partition, "offset", at.Offset, "err", err)
 		}
 		sent = nil
 	}
@@ -68,7 +68,7 @@ func (c committer) commit(req commitRequest) {
 
 // committed tells the loop what was kept.
 type committed struct {
-	marks map[*partition]int64
+	marks map[*partition]mark
 }
 
 const commitTimeout = 10 * time.Second
@@ -79,10 +79,10 @@ func (l *loop) commit() {
 		return
 	}
 	l.dirty = false
-	marks := map[*partition]int64{}
+	marks := map[*partition]mark{}
 	for p := range l.parts {
-		if pos := p.tracker.position(); pos > p.committed && !p.revoking {
-			marks[p] = pos
+		if p.ahead() && !p.revoking {
+			marks[p] = p.mark()
 		}
 	}
 	if len(marks) == 0 {

@@ -50,8 +50,9 @@ type Source interface {
 // Assignments is told of changes of the assignment. The stream implements it; its methods may be
 // called from any goroutine, one at a time.
 type Assignments interface {
-	// Assigned adds partitions, each with the offset of the first record that will be delivered.
-	Assigned(starts map[TopicPartition]int64)
+	// Assigned adds partitions, each with the offset of the first record that will be delivered, and with
+	// what is finished behind it: that is delivered too, and passed over.
+	Assigned(starts map[TopicPartition]Position)
 	// Revoked takes partitions away. It returns when their running work has ended or been given up and
 	// what is finished was committed, or when ctx ends; afterwards they belong to somebody else.
 	Revoked(ctx context.Context, tps []TopicPartition)
@@ -59,11 +60,11 @@ type Assignments interface {
 	Lost(tps []TopicPartition)
 }
 
-// Committer is the ability of a source to keep positions. offsets holds, per partition, the offset of
-// the next record to read. An error that wraps ErrAssignmentLost means that nothing may be committed
-// for them any more.
+// Committer is the ability of a source to keep positions: always the offset of the next record to read, and
+// what is finished behind it where it can; that alone may be told again by Assigned. An error that wraps
+// ErrAssignmentLost means that nothing may be committed for them any more.
 type Committer interface {
-	Commit(ctx context.Context, offsets map[TopicPartition]int64) error
+	Commit(ctx context.Context, positions map[TopicPartition]Position) error
 }
 
 // Rewinder is the ability of a source to deliver again from earlier (or later) offsets. Records that

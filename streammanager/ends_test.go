@@ -91,7 +91,10 @@ func TestAnErrorEventWithALargeKeyOrHeadersIsCutToFit(t *testing.T) {
 // deaf is a source whose group does not answer any more.
 type deaf struct{ *memSource }
 
-func (deaf) Commit(ctx context.Context, _ map[tp]int64) error { <-ctx.Done(); return ctx.Err() }
+func (deaf) Commit(ctx context.Context, _ map[tp]streammanager.Position) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
 
 func (deaf) Close(ctx context.Context) { <-ctx.Done() }
 

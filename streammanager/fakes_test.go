@@ -25,6 +25,7 @@ type memSource struct {
 	next      map[tp]int64
 	paused    map[tp]bool
 	committed map[tp]int64
+	finished  map[tp][]streammanager.Range // beyond what is committed
 	commits   []map[tp]int64
 	commitErr error
 	bounded   bool
@@ -35,7 +36,7 @@ type memSource struct {
 
 func newMemSource(bounded bool) *memSource {
 	return &memSource{
-		logs: map[tp][]streammanager.Record{}, next: map[tp]int64{}, paused: map[tp]bool{}, committed: map[tp]int64{},
+		logs: map[tp][]streammanager.Record{}, next: map[tp]int64{}, paused: map[tp]bool{}, committed: map[tp]int64{}, finished: map[tp][]streammanager.Range{},
 		bounded: bounded, wake: make(chan struct{}, 1),
 	}
 }
@@ -78,15 +79,15 @@ func (s *memSource) Open(_ context.Context, a streammanager.Assignments) error {
 
 func (s *memSource) assign(tps ...tp) {
 	s.mu.Lock()
-	starts := map[tp]int64{}
+	starts := map[tp]streammanager.Position{}
 	for _, at := range tps {
-		starts[at] = s.committed[at]
+		starts[at] = streammanager.Position{Offset: s.committed[at], Finished: s.finished[at]}
 	}
 	s.mu.Unlock()
 	s.a.Assigned(starts)
 	s.mu.Lock()
-	for at, off := range starts {
-		s.next[at] = off // a pause outlives the assignment, as in the Kafka client
+	for at, from := range starts {
+		s.next[at] = from.Offset // a pause outlives the assignment, as in the Kafka client
 	}
 	s.mu.Unlock()
 	s.kick()
@@ -141,16 +142,17 @@ func (s *memSource) Poll(ctx context.Context, limit int) (streammanager.Polled, 
 	}
 }
 
-func (s *memSource) Commit(_ context.Context, offsets map[tp]int64) error {
+func (s *memSource) Commit(_ context.Context, positions map[tp]streammanager.Position) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.commitErr != nil {
 		return s.commitErr
 	}
-	s.commits = append(s.commits, offsets)
-	for at, off := range offsets {
-		s.committed[at] = off
+	offsets := map[tp]int64{}
+	for at, pos := range positions {
+		offsets[at], s.committed[at], s.finished[at] = pos.Offset, pos.Offset, pos.Finished
 	}
+	s.commits = append(s.commits, offsets)
 	return nil
 }
 

@@ -41,13 +41,18 @@ func (l *loop) admit(it *readItem) {
 	}
 	number := p.tracker.deliver(it.offset, it.time)
 	l.dirty = true
-	if !it.marker {
+	switch {
+	case it.marker:
+	case it.before:
+		l.s.metrics.passOver()
+	default:
 		l.s.metrics.read(p.tp.Topic)
 	}
 	if it.unit == nil {
 		if it.dropped {
 			l.s.metrics.dropped()
 		}
+		p.tracker.keep(number)
 		p.tracker.finish(number)
 		l.liftBarrier(p)
 		return

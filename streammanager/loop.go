@@ -216,8 +216,8 @@ func (l *loop) complete(c *completion) {
 		l.acked(c.acked, c.err)
 	case c.commit != nil:
 		l.committal = false
-		for p, pos := range c.commit.marks {
-			p.committed = max(p.committed, pos)
+		for p, m := range c.commit.marks {
+			p.kept(m)
 		}
 	}
 }

@@ -16,7 +16,7 @@ var Buckets = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1,
 type metrics struct {
 	eventsRead                                                     *prometheus.CounterVec
 	events, errors, closed, commits                                *prometheus.CounterVec
-	outputs, paused, rebalances, rewinds, abandoned, skipped       prometheus.Counter
+	outputs, paused, rebalances, rewinds, abandoned, skipped, over prometheus.Counter
 	batchDuration, batchEvents, eventLatency                       prometheus.Histogram
 	windows, lanes, inFlight, inFlightBytes, workers, busy, lagSec prometheus.Gauge
 	lag                                                            *prometheus.GaugeVec
@@ -68,6 +68,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		rewinds:       counter("enricher_rewinds_total", "Returns to the committed offsets after a failure of the sink."),
 		abandoned:     counter("enricher_calls_abandoned_total", "Calls that did not return after their deadline."),
 		skipped:       counter("enricher_source_skipped_total", "Records that were gone before they could be read (out_of_range)."),
+		over:          counter("enricher_source_passed_over_total", "Records read again that were finished before the restart or rebalance: not processed again, and not among those read."),
 		topics:        map[string]prometheus.Counter{},
 	}
 	m.counts.ErrorsByType = map[event.Type]int64{}
@@ -75,7 +76,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		reg = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, reg)
 		for _, c := range []prometheus.Collector{
 			m.eventsRead, m.events, m.outputs, m.errors, m.batchDuration, m.batchEvents, m.closed, m.windows, m.lanes, m.inFlight,
-			m.inFlightBytes, m.workers, m.busy, m.paused, m.eventLatency, m.lag, m.lagSec, m.commits, m.rebalances, m.rewinds, m.abandoned, m.skipped,
+			m.inFlightBytes, m.workers, m.busy, m.paused, m.eventLatency, m.lag, m.lagSec, m.commits, m.rebalances, m.rewinds, m.abandoned, m.skipped, m.over,
 		} {
 			if err := reg.Register(c); err != nil {
 				return nil, err
@@ -119,6 +120,11 @@ func (m *metrics) start(functions []string) {
 func (m *metrics) read(topic string) {
 	m.topic(topic).Inc()
 	m.counts.Read++
+}
+
+func (m *metrics) passOver() {
+	m.over.Inc()
+	m.counts.PassedOver++
 }
 
 func (m *metrics) topic(name string) prometheus.Counter {

@@ -194,6 +194,8 @@ func (l *loop) finish(u *unit, outcome string) {
 	p.units--
 	p.bytes -= u.size
 	if outcome != "" && p.live.Load() {
+		u.settled = true
+		l.keep(u)
 		p.tracker.finish(u.number)
 		l.dirty = true
 		l.s.metrics.finished(outcome, l.now.Sub(u.readAt))
@@ -209,6 +211,23 @@ func (l *loop) finish(u *unit, outcome string) {
 	}
 	l.freeKey(u.ks)
 	u.flows = nil
+}
+
+// keep lets what is finished be passed over when it is read again. Of a key that is an event only once all
+// before it are finished: they may be sent again, and would then stand behind it for good. Events of a chain
+// without calls leave in the order of their partition, of which nothing knows the keys; little would be saved.
+func (l *loop) keep(u *unit) {
+	ks := u.ks
+	if ks == nil {
+		if !l.s.inline || u.loose || l.s.cfg.Order == OrderNone {
+			u.part.tracker.keep(u.number)
+		}
+		return
+	}
+	for ; ks.kept < len(ks.units) && ks.units[ks.kept].settled; ks.kept++ {
+		next := ks.units[ks.kept]
+		next.part.tracker.keep(next.number)
+	}
 }
 
 // freeKey frees the lane of a key when the last of its events in the batch has its outcome.

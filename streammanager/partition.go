@@ -19,11 +19,14 @@ type partition struct {
 
 	held atomic.Bool // paused: what was fetched of it before is not admitted; the loop writes it
 
-	next int64 // the reader's: offset below which records were delivered already
+	// The reader's.
+	next   int64   // offset below which records were delivered already
+	before []Range // what was finished when p was assigned, from next on
 
 	// All below is the loop's.
 	tracker   tracker
 	committed int64   // last position that was committed or read from
+	pictured  uint64  // version of the tracker that was committed
 	units     int     // unfinished events
 	bytes     int64   // their bytes
 	owing     int     // those whose outputs are not known yet
@@ -59,12 +62,14 @@ func newAssignment() *assignment {
 }
 
 // add starts a new epoch of tp.
-func (a *assignment) add(tp TopicPartition, start int64) *partition {
+func (a *assignment) add(tp TopicPartition, start Position) *partition {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.epochs++
 	a.ids++
-	p := &partition{tp: tp, epoch: a.epochs, id: a.ids, next: start, committed: start, seen: -1, tracker: newTracker(start)}
+	p := &partition{
+		tp: tp, epoch: a.epochs, id: a.ids, next: start.Offset, before: start.Finished, committed: start.Offset, seen: -1, tracker: newTracker(start),
+	}
 	p.live.Store(true)
 	return p
 }

@@ -35,6 +35,7 @@ type readItem struct {
 	unit    *unit
 	marker  bool
 	dropped bool
+	before  bool // its outcome is known from before
 }
 
 // reader polls the source, copies what it keeps, and finds out about each event what the loop needs to
@@ -133,6 +134,12 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 			continue
 		}
 		if rec.Offset < part.next {
+			r.rest = r.rest[1:]
+			continue
+		}
+		if part.finishedBefore(rec.Offset) {
+			got.items = append(got.items, readItem{part: part, offset: rec.Offset, time: rec.Timestamp.UnixMilli(), marker: rec.Marker, before: true})
+			part.next = rec.Offset + 1
 			r.rest = r.rest[1:]
 			continue
 		}

@@ -19,7 +19,7 @@ type revocation struct {
 const maxRevoke = 10 * time.Second
 
 // Assigned implements Assignments.
-func (s *Stream) Assigned(starts map[TopicPartition]int64) {
+func (s *Stream) Assigned(starts map[TopicPartition]Position) {
 	parts := make([]*partition, 0, len(starts))
 	for tp, start := range starts {
 		parts = append(parts, s.assigned.add(tp, start))
@@ -123,10 +123,10 @@ func (l *loop) settleRevokes() {
 			continue
 		}
 		r.committing = true
-		marks := map[*partition]int64{}
+		marks := map[*partition]mark{}
 		for _, p := range r.parts {
-			if pos := p.tracker.position(); pos > p.committed {
-				marks[p] = pos
+			if p.ahead() {
+				marks[p] = p.mark()
 			}
 		}
 		l.s.commits.send(commitRequest{marks: marks, ctx: r.ctx, after: func() {

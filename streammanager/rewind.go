@@ -10,11 +10,15 @@ import (
 type rewinding struct {
 	active  bool
 	at      time.Time // when the new epochs begin
-	offsets map[TopicPartition]int64
+	offsets map[TopicPartition]Position
 	kept    map[TopicPartition]int64 // what was committed, which may be less
 	tries   int                      // failures without much success between them
 	good    int                      // successes since the last one
 }
+
+// BeginsAnew is what the log says, for debugging, of a partition that is read again from its offset save for
+// what is finished behind it.
+const BeginsAnew = "partition begins anew"
 
 // goodAgain is how many acknowledged events end the memory of earlier failures.
 const goodAgain = 1000
@@ -60,13 +64,13 @@ func (l *loop) sinkFailed(err error) {
 	l.s.log.Error("sink failed: going back to the committed offsets", "err", err, "again_in", wait)
 	l.s.setTrouble(fmt.Errorf("sink failed: %w", err))
 	l.s.metrics.rewinds.Inc()
-	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]int64{}, kept: map[TopicPartition]int64{}, tries: r.tries}
+	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]Position{}, kept: map[TopicPartition]int64{}, tries: r.tries}
 	l.s.single(r.tries > 1)
 	for p := range l.parts {
 		if p.revoking {
 			continue
 		}
-		r.offsets[p.tp], r.kept[p.tp] = p.tracker.position(), p.committed
+		r.offsets[p.tp], r.kept[p.tp] = p.tracker.snapshot(), p.committed
 		l.endEpoch(p)
 	}
 }
@@ -84,10 +88,11 @@ func (l *loop) settleRewind() {
 		return
 	}
 	var parts []*partition
-	for tp, offset := range r.offsets {
-		p := l.s.assigned.add(tp, offset)
+	for tp, at := range r.offsets {
+		p := l.s.assigned.add(tp, at)
 		p.committed = r.kept[tp]
 		l.dirty = true
+		l.s.log.Debug(BeginsAnew, "topic", tp.Topic, "partition", tp.Partition, "offset", at.Offset, "finished", at.Finished)
 		l.parts[p] = struct{}{}
 		parts = append(parts, p)
 	}

@@ -165,10 +165,10 @@ func (s *Stream) commitLast(ctx context.Context, end time.Time, l *loop) {
 	}
 	last, cancel := context.WithTimeout(ctx, time.Until(end)/2)
 	defer cancel()
-	marks := map[*partition]int64{}
+	marks := map[*partition]mark{}
 	for p := range l.parts {
-		if pos := p.tracker.position(); pos > p.committed {
-			marks[p] = pos
+		if p.ahead() {
+			marks[p] = p.mark()
 		}
 	}
 	tried := make(chan struct{})
@@ -269,6 +269,7 @@ type Status struct {
 	Ready error
 	// Counts since the start.
 	Read, Emitted, Dropped, Errors, Outputs int64
+	PassedOver                              int64 // read again although finished before; not in Read
 	ErrorsByType                            map[event.Type]int64
 	InFlightEvents                          int
 	InFlightBytes                           int64

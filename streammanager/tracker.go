@@ -7,17 +7,20 @@ type tracker struct {
 	entries []tracked // a ring of the delivered records from the first unfinished one on
 	head    int
 	length  int
-	first   uint64 // number of the record at head
-	next    int64  // the offset to go on from once everything delivered is finished
+	first   uint64  // number of the record at head
+	next    int64   // the offset to go on from once everything delivered is finished
+	before  []Range // what was finished when the partition was assigned; as far as it is not delivered
+	version uint64  // counts what snapshots may show beyond the position
 }
 
 type tracked struct {
 	offset   int64
 	time     int64 // the record's timestamp in ms
 	finished bool
+	kept     bool // finished, and need not be processed again
 }
 
-func newTracker(start int64) tracker { return tracker{next: start} }
+func newTracker(start Position) tracker { return tracker{next: start.Offset, before: start.Finished} }
 
 // deliver adds a record and returns its number.
 func (t *tracker) deliver(offset, timeMillis int64) uint64 {
@@ -41,6 +44,46 @@ func (t *tracker) finish(number uint64) {
 		t.length--
 		t.first++
 	}
+}
+
+// keep lets a finished record be passed over when it is read again.
+func (t *tracker) keep(number uint64) {
+	if number < t.first {
+		return
+	}
+	t.entries[(t.head+int(number-t.first))%len(t.entries)].kept = true
+	t.version++
+}
+
+// snapshot returns the position with what is finished beyond it. Where there are too many ranges the nearest
+// are told.
+func (t *tracker) snapshot() Position {
+	at := Position{Offset: t.position()}
+	open := false // the last range reaches to the record before
+	for i := 0; i < t.length && len(at.Finished) <= mostRanges; i++ {
+		e := &t.entries[(t.head+i)%len(t.entries)]
+		switch {
+		case e.kept && open:
+			at.Finished[len(at.Finished)-1].To = e.offset + 1 // across offsets that hold no record
+		case e.kept:
+			at.Finished = append(at.Finished, Range{e.offset, e.offset + 1})
+		}
+		open = e.kept
+	}
+	for i := 0; i < len(t.before) && len(at.Finished) <= mostRanges; i++ {
+		r := Range{max(t.before[i].From, t.next), t.before[i].To}
+		switch {
+		case r.From >= r.To:
+			continue
+		case open && r.From == t.next:
+			at.Finished[len(at.Finished)-1].To = r.To
+		default:
+			at.Finished = append(at.Finished, r)
+		}
+		open = false
+	}
+	at.Finished = at.Finished[:min(len(at.Finished), mostRanges)]
+	return at
 }
 
 // position is the offset of the next record to read after a restart: that of the first unfinished one.

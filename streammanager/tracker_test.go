@@ -14,9 +14,16 @@ func TestNoMarkGoesBeyondAnUnfinishedRecord(t *testing.T) {
 			offset   int64
 			number   uint64
 			finished bool
+			kept     bool
 		}
 		start := rapid.Int64Range(0, 1000).Draw(t, "start")
-		tr := newTracker(start)
+		from := Position{Offset: start}
+		for at := start + 1; at < start+30 && rapid.Bool().Draw(t, "range before"); {
+			r := Range{at, at + rapid.Int64Range(1, 5).Draw(t, "length")}
+			from.Finished = append(from.Finished, r)
+			at = r.To + rapid.Int64Range(1, 5).Draw(t, "gap")
+		}
+		tr := newTracker(from)
 		var all []record
 		next := start
 		last := tr.position()
@@ -34,6 +41,17 @@ func TestNoMarkGoesBeyondAnUnfinishedRecord(t *testing.T) {
 				i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
 				tr.finish(all[i].number)
 				all[i].finished = true
+			},
+			"keep": func(t *rapid.T) {
+				if len(all) == 0 {
+					t.Skip("nothing was delivered")
+				}
+				i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
+				if !all[i].finished {
+					t.Skip("it is not finished")
+				}
+				tr.keep(all[i].number)
+				all[i].kept = true
 			},
 			"finish the oldest": func(t *rapid.T) {
 				for i := range all {
@@ -62,6 +80,27 @@ func TestNoMarkGoesBeyondAnUnfinishedRecord(t *testing.T) {
 					t.Fatalf("position went back from %d to %d", last, got)
 				}
 				last = got
+				told := map[int64]bool{}
+				for _, r := range tr.snapshot().Finished {
+					if r.From < got || r.From >= r.To || told[r.From-1] {
+						t.Fatalf("the ranges beyond %d are %v", got, tr.snapshot().Finished)
+					}
+					for o := r.From; o < r.To; o++ {
+						told[o] = true
+					}
+				}
+				for i := range all {
+					if all[i].offset > got && told[all[i].offset] != all[i].kept {
+						t.Fatalf("%v is told as finished: %v", all[i], told[all[i].offset])
+					}
+				}
+				for _, r := range from.Finished {
+					for o := max(r.From, next); o < r.To; o++ {
+						if !told[o] {
+							t.Fatalf("offset %d, finished before and not read yet, is forgotten: %v", o, tr.snapshot())
+						}
+					}
+				}
 				if tr.length != pending {
 					t.Fatalf("tracker holds %d records, want the %d from the first unfinished one on", tr.length, pending)
 				}

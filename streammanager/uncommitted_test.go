@@ -22,7 +22,9 @@ func (p plain) Poll(ctx context.Context, n int) (streammanager.Polled, error) {
 	return p.m.Poll(ctx, n)
 }
 
-func (p plain) Commit(ctx context.Context, o map[tp]int64) error { return p.m.Commit(ctx, o) }
+func (p plain) Commit(ctx context.Context, o map[tp]streammanager.Position) error {
+	return p.m.Commit(ctx, o)
+}
 
 func (p plain) Close(context.Context) {}
 

@@ -29,6 +29,7 @@ type unit struct {
 	open    int     // flows that are not at their end
 	failure *Failure
 	state   unitState
+	settled bool // finished, in an epoch that goes on
 }
 
 type unitState uint8
@@ -82,6 +83,7 @@ type keyState struct {
 	units   []*unit
 	release int // units before it were handed on
 	left    int // units without an outcome
+	kept    int // units, from the first on, that are finished
 	serial  []*flow
 	active  int // flows ready, running or waiting, under OrderKeySerial
 	freed   bool

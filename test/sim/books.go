@@ -28,12 +28,15 @@ type books struct {
 	culprits map[ID]bool
 	// committing are the partitions of which a commit is under way.
 	committing map[int32]bool
+	// anew is what the stream will pass over of partitions that it is about to set back.
+	anew map[int32][]streammanager.Range
 }
 
 // owned is a partition in one epoch.
 type owned struct {
 	next     int64
 	revoking bool
+	before   []streammanager.Range // what the stream passes over, since it is finished
 }
 
 // holding is an event that a worker has read and not finished.
@@ -61,7 +64,7 @@ func newBooks(l *Ledger, name string) *books {
 		l: l, name: name, parts: map[int32]*owned{}, ended: map[int32]time.Time{}, held: map[ID]*holding{},
 		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{},
 		skipped: map[string]time.Time{}, culprits: map[ID]bool{},
-		committing: map[int32]bool{},
+		committing: map[int32]bool{}, anew: map[int32][]streammanager.Range{},
 		closedN:    func(window.Reason) float64 { return 0 },
 	}
 }
@@ -106,20 +109,37 @@ func (b *books) release(id ID, h *holding) {
 	}
 }
 
-func (b *books) assigned(partition int32, start int64) {
+func (b *books) assigned(partition int32, start streammanager.Position) {
 	b.forget(partition, 0)
 	b.l.assigned[partition]++
-	b.parts[partition] = &owned{next: start}
-	b.l.note("%s assigned %d from %d", b.name, partition, start)
-	if c := b.l.committed[partition]; start < c && !b.dead {
-		b.l.breach("%s: partition %d starts at %d although %d is committed", b.name, partition, start, c)
+	delete(b.anew, partition)
+	b.parts[partition] = &owned{next: start.Offset, before: start.Finished}
+	b.l.note("%s assigned %d from %d %v", b.name, partition, start.Offset, start.Finished)
+	if c := b.l.committed[partition]; start.Offset < c && !b.dead {
+		b.l.breach("%s: partition %d starts at %d although %d is committed", b.name, partition, start.Offset, c)
 	}
+}
+
+// passesOver reports whether the stream knows an event for finished, and checks that it is.
+func (b *books) passesOver(o *owned, id ID) bool {
+	for _, r := range o.before {
+		if id.Offset < r.From || id.Offset >= r.To {
+			continue
+		}
+		if !b.l.finished[id] {
+			b.l.breach("%s passes over %v, which is not finished", b.name, id)
+		}
+		b.l.passed++
+		return true
+	}
+	return false
 }
 
 func (b *books) letGo(partition int32, how string) {
 	b.forget(partition, 0)
 	b.disturbed = time.Now()
 	delete(b.parts, partition)
+	delete(b.anew, partition)
 	b.l.note("%s %s %d", b.name, how, partition)
 }
 
@@ -129,6 +149,10 @@ func (b *books) rewound(partition int32, to int64) {
 	if o := b.parts[partition]; o != nil {
 		b.forget(partition, to)
 		o.next = to
+		if before, ok := b.anew[partition]; ok {
+			o.before = before
+			delete(b.anew, partition)
+		}
 	}
 }
 
@@ -140,6 +164,9 @@ func (b *books) read(id ID) {
 		return // from before a change of the assignment; the stream must not use it
 	}
 	o.next = id.Offset + 1
+	if b.passesOver(o, id) {
+		return
+	}
 	b.l.delivered[id]++
 	b.l.note("%s read %v: %v", b.name, id, in)
 	want := b.l.plan.expect(in)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/streammanager"
 )
 
 // Ledger knows what every worker was given, called, sent and committed, and what of it broke a promise.
@@ -26,6 +27,7 @@ type Ledger struct {
 	shared    map[ID][]outcome // what calls for others may have made of an event
 	gone      map[ID]bool      // compacted away, or about to be
 	calls     int
+	passed    int // events read again that were passed over
 }
 
 // NewLedger returns an empty ledger; virtual time starts now.
@@ -106,6 +108,20 @@ func (l *Ledger) commitSeen(partition int32, offset int64) {
 	}
 }
 
+// claims checks what a commit says of events beyond its offset.
+func (l *Ledger) claims(worker string, partition int32, at streammanager.Position) {
+	for _, r := range at.Finished {
+		if r.From < at.Offset || r.From >= r.To {
+			l.breach("%s commits partition %d at %d with finished %v", worker, partition, at.Offset, at.Finished)
+		}
+		for o := l.after(partition, r.From); o < r.To; o = l.after(partition, o+1) {
+			if !l.finished[ID{partition, o}] {
+				l.breach("%s commits %v as finished, which it is not", worker, ID{partition, o})
+			}
+		}
+	}
+}
+
 // unfinished counts the events that have had no outcome yet and can still have one.
 func (l *Ledger) unfinished() int {
 	l.mu.Lock()
@@ -119,13 +135,14 @@ func (l *Ledger) unfinished() int {
 	return n
 }
 
-// logger writes the log of a worker into the trace.
-func (l *Ledger) logger(worker string) *slog.Logger {
-	return slog.New(&traceHandler{l: l, prefix: worker})
+// logger writes the log of a worker into the trace, and notes what it says of positions.
+func (l *Ledger) logger(b *books) *slog.Logger {
+	return slog.New(&traceHandler{l: l, b: b, prefix: b.name})
 }
 
 type traceHandler struct {
 	l      *Ledger
+	b      *books
 	prefix string
 }
 
@@ -148,8 +165,28 @@ func (h *traceHandler) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
+	if r.Message == streammanager.BeginsAnew {
+		h.begins(r)
+	}
 	h.l.Note("%s log: %s%s", h.prefix, r.Message, text)
 	return nil
+}
+
+// begins notes what a stream knows for finished of a partition that it sets back.
+func (h *traceHandler) begins(r slog.Record) {
+	partition, before := int32(0), []streammanager.Range(nil)
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "partition":
+			partition = int32(a.Value.Int64())
+		case "finished":
+			before, _ = a.Value.Any().([]streammanager.Range)
+		}
+		return true
+	})
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	h.b.anew[partition] = before
 }
 
 const (

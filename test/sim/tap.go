@@ -64,43 +64,46 @@ func (s *source) Rewind(offsets map[streammanager.TopicPartition]int64) {
 
 // Commit implements streammanager.Committer. It checks that the worker still owns what it commits and
 // that no position goes back.
-func (s *source) Commit(ctx context.Context, offsets map[streammanager.TopicPartition]int64) error {
+func (s *source) Commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position) error {
 	l := s.b.l
 	l.mu.Lock()
 	before := map[int32]int64{}
-	for tp, offset := range offsets {
+	for tp, at := range positions {
 		before[tp.Partition] = l.committed[tp.Partition]
-		l.note("%s commits %d at %d", s.b.name, tp.Partition, offset)
+		l.note("%s commits %d at %d %v", s.b.name, tp.Partition, at.Offset, at.Finished)
 		if s.b.committing[tp.Partition] {
 			l.breach("%s commits %d while a commit of it is under way: they may overtake each other", s.b.name, tp.Partition)
 		}
 		s.b.committing[tp.Partition] = true
+		if !s.b.dead {
+			l.claims(s.b.name, tp.Partition, at)
+		}
 		if s.b.parts[tp.Partition] == nil && !s.b.dead {
 			l.breach("%s commits partition %d, which it does not own", s.b.name, tp.Partition)
 		}
 	}
 	l.mu.Unlock()
-	err := s.Source.Commit(ctx, offsets)
+	err := s.Source.Commit(ctx, positions)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for tp := range offsets {
+	for tp := range positions {
 		delete(s.b.committing, tp.Partition)
 	}
 	if err != nil {
 		l.note("%s commit failed: %v", s.b.name, err)
 		return err
 	}
-	for tp, offset := range offsets {
-		if offset < before[tp.Partition] {
-			l.breach("%s lowered the position of partition %d from %d to %d", s.b.name, tp.Partition, before[tp.Partition], offset)
+	for tp, at := range positions {
+		if at.Offset < before[tp.Partition] {
+			l.breach("%s lowered the position of partition %d from %d to %d", s.b.name, tp.Partition, before[tp.Partition], at.Offset)
 		}
-		l.committed[tp.Partition] = max(l.committed[tp.Partition], offset)
+		l.committed[tp.Partition] = max(l.committed[tp.Partition], at.Offset)
 	}
 	return nil
 }
 
 // Assigned implements streammanager.Assignments.
-func (a *assignments) Assigned(starts map[streammanager.TopicPartition]int64) {
+func (a *assignments) Assigned(starts map[streammanager.TopicPartition]streammanager.Position) {
 	a.b.l.mu.Lock()
 	for tp, start := range starts {
 		a.b.assigned(tp.Partition, start)

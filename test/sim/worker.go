@@ -119,7 +119,7 @@ func (k *worker) windowsClosed(r window.Reason) float64 {
 }
 
 func (w *world) build(k *worker) (*streammanager.Stream, error) {
-	set, log := w.plan.set, w.ledger.logger(k.name)
+	set, log := w.plan.set, w.ledger.logger(k.b)
 	at := kafka.Connection{Brokers: w.addrs, Dialer: k.net.Dial, Options: map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000"}}
 	from := at
 	from.Options = map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000", "session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}

@@ -47,6 +47,7 @@ type Result struct {
 	Deaths int // streams that ended with an error, as they had to
 	Shared int // events that a call for others took along
 	Gone   int // events that were compacted away
+	Passed int // events that were passed over when they were read again
 }
 
 // Run carries a plan out. It must be called inside a synctest bubble.
@@ -61,7 +62,7 @@ func Run(p *Plan) Result {
 	defer w.ledger.mu.Unlock()
 	return Result{
 		Broken: w.ledger.broken, Trace: w.ledger.trace, Calls: w.ledger.calls, Events: len(p.inputs), Deaths: w.deaths,
-		Shared: len(w.ledger.shared), Gone: len(w.ledger.gone),
+		Shared: len(w.ledger.shared), Gone: len(w.ledger.gone), Passed: w.ledger.passed,
 	}
 }
 
