@@ -65,7 +65,7 @@ func newBooks(l *Ledger, name string) *books {
 		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{},
 		skipped: map[string]time.Time{}, culprits: map[ID]bool{},
 		committing: map[int32]bool{}, anew: map[int32][]streammanager.Range{},
-		closedN:    func(window.Reason) float64 { return 0 },
+		closedN: func(window.Reason) float64 { return 0 },
 	}
 }
 

@@ -54,7 +54,7 @@ func report(t *testing.T, seed uint64, got sim.Result) {
 
 // total sums up what happened under all seeds.
 type total struct {
-	mu                                         sync.Mutex // guards all below
+	mu                                                 sync.Mutex // guards all below
 	seeds, events, calls, deaths, shared, gone, passed int
 }
 
