@@ -129,7 +129,8 @@ func (s *Source) errors(ctx context.Context, fetched kgo.Fetches) error {
 			failed = errClosed
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		case errors.Is(err, kerr.FencedInstanceID):
-			failed = fmt.Errorf("taking part in group %q: another worker uses the same group.instance.id: give each its own: %w", s.cfg.Group, err)
+			failed = &streammanager.FailedError{Reason: streammanager.ReasonGroup, Err: fmt.Errorf(
+				"taking part in group %q: another worker uses the same group.instance.id, %q: give each its own: %w", s.cfg.Group, s.set.text("group.instance.id"), err)}
 		case errors.As(err, &loss):
 			s.t.log.Error("kafka: the cluster lost records, going on where its log goes on", "topic", topic, "partition", partition,
 				"offset", loss.ConsumedTo, "resumed", loss.ResetTo)
@@ -180,7 +181,10 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 		return nil
 	}
 	delete(s.poll.ill, tp)
-	return fmt.Errorf("%w: the batch there cannot be read; to pass over it, commit a later offset for group %q", err, s.cfg.Group)
+	return &streammanager.FailedError{
+		Reason: streammanager.ReasonUnreadable, At: &event.Position{Topic: tp.Topic, Partition: tp.Partition, Offset: at},
+		Err: fmt.Errorf("%w: the batch there cannot be read; to pass over it, stop all workers and commit a later offset for group %q", err, s.cfg.Group),
+	}
 }
 
 // untilRested lets partitions flow whose rest is over, and returns a context that ends with the next
