@@ -176,8 +176,7 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 		s.poll.ill = map[streammanager.TopicPartition]int{}
 	}
 	s.poll.ill[tp]++
-	var said *kerr.Error
-	if errors.As(err, &said) && said != kerr.CorruptMessage || s.poll.ill[tp] < mostUnreadable {
+	if mayHeal(err) || s.poll.ill[tp] < mostUnreadable && !isFinal(err) {
 		return nil
 	}
 	delete(s.poll.ill, tp)
@@ -185,6 +184,19 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 		Reason: streammanager.ReasonUnreadable, At: &event.Position{Topic: tp.Topic, Partition: tp.Partition, Offset: at},
 		Err: fmt.Errorf("%w: the batch there cannot be read; to pass over it, stop all workers and commit a later offset for group %q", err, s.cfg.Group),
 	}
+}
+
+// mayHeal reports whether a broker gave err, about something else than the batch.
+func mayHeal(err error) bool {
+	var said *kerr.Error
+	return errors.As(err, &said) && said != kerr.CorruptMessage
+}
+
+// isFinal reports whether the library asks no more for what err is about. It does so with a batch that would
+// take too much memory, and the partition would stand still without another word.
+func isFinal(err error) bool {
+	var large *kgo.ErrDecompressTooLarge
+	return errors.As(err, &large)
 }
 
 // untilRested lets partitions flow whose rest is over, and returns a context that ends with the next
