@@ -168,10 +168,10 @@ func TestACommitThatGivesUpInARebalanceHoldsUpNobody(t *testing.T) {
 		close(revoking)
 		for range 50 {
 			brief, cancel := context.WithTimeout(ctx, time.Millisecond)
-			_ = first.src.Commit(brief, map[tp]int64{tps[0]: 2}) // kept or not, as time allows
+			_ = first.src.Commit(brief, at(map[tp]int64{tps[0]: 2})) // kept or not, as time allows
 			cancel()
 		}
-		if err := first.src.Commit(ctx, map[tp]int64{tps[0]: 2}); err != nil {
+		if err := first.src.Commit(ctx, at(map[tp]int64{tps[0]: 2})); err != nil {
 			t.Errorf("a commit with time enough: %v", err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestACommitThatGivesUpInARebalanceHoldsUpNobody(t *testing.T) {
 	}
 	for p := range first.held() {
 		brief, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-		if err := first.src.Commit(brief, map[tp]int64{p: 1}); err == nil {
+		if err := first.src.Commit(brief, at(map[tp]int64{p: 1})); err == nil {
 			t.Error("a commit without time was kept")
 		}
 		cancel()
@@ -191,7 +191,7 @@ func TestACommitThatGivesUpInARebalanceHoldsUpNobody(t *testing.T) {
 		if got := text(first.poll(t, 1)); got != "100" {
 			t.Errorf("the first went on with %q, want 100", got)
 		}
-		if err := first.src.Commit(t.Context(), map[tp]int64{p: 3}); err != nil || committed(t, adm)[p.Partition] != 3 {
+		if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 3})); err != nil || committed(t, adm)[p.Partition] != 3 {
 			t.Errorf("the first commits: %v, committed %v", err, committed(t, adm))
 		}
 	}

@@ -42,7 +42,7 @@ func (s *made) Open(_ context.Context, a streammanager.Assignments) error {
 	for i := range 100 {
 		s.keys = append(s.keys, fmt.Append(nil, "key", i))
 	}
-	a.Assigned(map[tp]int64{{Topic: "in"}: 0})
+	a.Assigned(map[tp]streammanager.Position{{Topic: "in"}: {}})
 	return nil
 }
 
