@@ -207,6 +207,9 @@ func (s *Stream) findAbilities() {
 	if s.rewinder != nil { // what was fetched before a pause has to come again
 		s.pauser, _ = s.source.(Pauser)
 	}
+	if s.transactor, _ = s.source.(Transactor); s.transactor != nil {
+		s.committer = nil // positions are part of the transactions
+	}
 	s.skipper, _ = s.source.(Skipper)
 	s.preparer, _ = s.sink.(Preparer)
 	s.sinkChecker, _ = s.sink.(Checker)
@@ -291,6 +294,11 @@ func (b *Builder) check() []error {
 	var errs []error
 	if b.source == nil {
 		errs = append(errs, errors.New("source: a stream needs one (From)"))
+	}
+	if _, can := b.source.(Transactor); can {
+		if _, can := b.source.(Rewinder); !can {
+			errs = append(errs, errors.New("source: one with transactions must be able to go back (Rewinder)"))
+		}
 	}
 	if b.sink == nil {
 		errs = append(errs, errors.New("sink: a stream needs one (To)"))

@@ -11,6 +11,9 @@ type commitRequest struct {
 	marks map[*partition]mark
 	ctx   context.Context
 	after func()
+
+	// transaction commits what was written together with the marks; abort forgets it.
+	transaction, abort bool
 }
 
 // committer alone commits. What it sends is pruned at the moment of sending to epochs that are live.
@@ -34,6 +37,10 @@ func (c committer) run(ctx context.Context, requests *mailbox[commitRequest]) {
 }
 
 func (c committer) commit(req commitRequest) {
+	if req.transaction || req.abort {
+		c.end(req)
+		return
+	}
 	if req.after != nil {
 		defer req.after()
 	}
@@ -66,16 +73,55 @@ func (c committer) commit(req commitRequest) {
 	c.s.completions.send(completion{commit: &committed{marks: sent}})
 }
 
+// end ends a transaction. One whose partitions were taken away meanwhile is aborted.
+func (c committer) end(req commitRequest) {
+	e := &c.s.emitter.begun
+	answer := &committed{transaction: true, marks: req.marks}
+	positions := make(map[TopicPartition]Position, len(req.marks))
+	commit := req.transaction
+	for p, m := range req.marks {
+		positions[p.tp] = m.Position
+		commit = commit && p.live.Load()
+	}
+	if commit && !e.Load() { // of what was read, nothing was written
+		answer.err = c.s.transactor.Begin(req.ctx)
+	}
+	if answer.err == nil {
+		answer.kept, answer.err = c.s.transactor.End(req.ctx, commit, positions)
+	}
+	e.Store(false)
+	if req.transaction {
+		c.count(answer)
+	}
+	c.s.completions.send(completion{commit: answer})
+}
+
+func (c committer) count(e *committed) {
+	outcome := "ok"
+	switch {
+	case e.err != nil:
+		outcome = "failed"
+	case !e.kept:
+		outcome = "lost"
+	}
+	c.s.metrics.commits.WithLabelValues(outcome).Inc()
+}
+
 // committed tells the loop what was kept.
 type committed struct {
 	marks map[*partition]mark
+
+	// Of a transaction.
+	transaction bool
+	kept        bool
+	err         error
 }
 
 const commitTimeout = 10 * time.Second
 
 // commit sends the positions that have moved.
 func (l *loop) commit() {
-	if l.committal || !l.dirty {
+	if l.committal || !l.dirty || l.tx != nil {
 		return
 	}
 	l.dirty = false

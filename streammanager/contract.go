@@ -67,6 +67,22 @@ type Committer interface {
 	Commit(ctx context.Context, positions map[TopicPartition]Position) error
 }
 
+// Transactor is the ability of a source to bind what its stream writes, and the positions, into transactions: either
+// all of a transaction is seen or nothing. The stream then never calls Commit. Its sinks must write within the
+// source's transaction, and the source must be a Rewinder.
+type Transactor interface {
+	// Begin begins a transaction, before the first record of it is produced. It is not called where one goes on.
+	Begin(ctx context.Context) error
+	// End writes what is buffered and ends the transaction: with commit it is committed together with the
+	// positions, else aborted, also where none was begun. Nothing is polled or produced meanwhile. It keeps trying as
+	// long as ctx allows, and reports whether the transaction was committed: false without an error means that it
+	// was aborted, and an error that no further transaction is possible. Where a partition is taken away before it
+	// has ended, it is aborted, or the partition is given to nobody until its end is known.
+	End(ctx context.Context, commit bool, positions map[TopicPartition]Position) (committed bool, err error)
+	// TransactionTimeout is after how long the server aborts a transaction by itself.
+	TransactionTimeout() time.Duration
+}
+
 // Rewinder is the ability of a source to deliver again from earlier (or later) offsets. Records that
 // it had fetched for those partitions are forgotten.
 type Rewinder interface {

@@ -34,7 +34,8 @@ func (l *loop) purgeWaitsPast() {
 
 // settleDrain leaves the loop when everything has its outcome or the time is up.
 func (l *loop) settleDrain() {
-	if l.events == 0 || !l.until.IsZero() && !l.now.Before(l.until) {
+	over := !l.until.IsZero() && !l.now.Before(l.until)
+	if (l.events == 0 || over) && l.settledTransaction(over) {
 		l.mode = ended
 	}
 }

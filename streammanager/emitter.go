@@ -15,6 +15,8 @@ type emission struct {
 	u       *unit
 	records []Record
 	failure *Failure
+	ctx     context.Context // of the transaction, nil without one
+	passed  func()          // instead of all above: is called when all before it was sent
 }
 
 // emitter alone produces, in the loop's order.
@@ -22,6 +24,7 @@ type emitter struct {
 	s      *Stream
 	single atomic.Bool // one record per request, until the culprit of a failure was found
 	broken atomic.Bool // the sink failed: nothing more is sent until the loop has gone back
+	begun  atomic.Bool // a transaction: at the first record, since one without any would leave its mark all the same
 }
 
 func (e *emitter) run(ctx context.Context, in *mailbox[emission]) {
@@ -41,6 +44,13 @@ func (e *emitter) run(ctx context.Context, in *mailbox[emission]) {
 }
 
 func (e *emitter) emit(ctx context.Context, em emission) {
+	if em.passed != nil {
+		em.passed()
+		return
+	}
+	if em.ctx != nil {
+		ctx = em.ctx
+	}
 	if !em.u.part.live.Load() || e.broken.Load() {
 		e.s.completions.send(completion{acked: em.u, err: errEpochEnded})
 		return
@@ -52,7 +62,7 @@ func (e *emitter) emit(ctx context.Context, em emission) {
 	if e.s.sinkChecker != nil {
 		for i := range em.records {
 			if err := e.s.sinkChecker.Check(&em.records[i]); err != nil {
-				e.s.completions.send(completion{acked: em.u, err: err})
+				e.s.completions.send(completion{acked: em.u, err: err, checked: true})
 				return
 			}
 		}
@@ -65,6 +75,12 @@ func (e *emitter) produce(ctx context.Context, sink Sink, u *unit, records []Rec
 	a := &acks{s: e.s, u: u}
 	a.left.Store(int32(len(records)))
 	single := e.single.Load()
+	if err := e.begin(ctx); err != nil {
+		for range records {
+			a.done(err)
+		}
+		return
+	}
 	for i := range records {
 		if i > 0 && (!u.part.live.Load() || e.broken.Load()) {
 			a.done(errEpochEnded) // while the sink had no room for the one before
@@ -81,6 +97,18 @@ func (e *emitter) produce(ctx context.Context, sink Sink, u *unit, records []Rec
 		case <-ctx.Done():
 		}
 	}
+}
+
+// begin begins a transaction where none goes on.
+func (e *emitter) begin(ctx context.Context) error {
+	if e.s.transactor == nil || e.begun.Load() {
+		return nil
+	}
+	if err := e.s.transactor.Begin(ctx); err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	e.begun.Store(true)
+	return nil
 }
 
 // acks gathers the answers for one unit.

@@ -29,7 +29,7 @@ func (l *loop) read(got reading) {
 		}
 	case errors.Is(got.err, context.Canceled) && l.mode != working:
 	default:
-		l.fail(failed(ReasonSource, fmt.Errorf("reading from the source: %w", got.err)))
+		l.fail(fmt.Errorf("reading from the source: %w", got.err))
 	}
 }
 
@@ -41,6 +41,7 @@ func (l *loop) admit(it *readItem) {
 	}
 	number := p.tracker.deliver(it.offset, it.time)
 	l.dirty = true
+	l.enterTransaction(it.unit != nil)
 	switch {
 	case it.marker:
 	case it.before:
@@ -50,7 +51,7 @@ func (l *loop) admit(it *readItem) {
 	}
 	if it.unit == nil {
 		if it.dropped {
-			l.s.metrics.dropped()
+			l.tellDropped()
 		}
 		p.tracker.keep(number)
 		p.tracker.finish(number)

@@ -9,10 +9,12 @@ import (
 
 // completion is what workers, emitter and committer send back: exactly one field group is set.
 type completion struct {
-	call   *call
-	acked  *unit
-	err    error // of acked
-	commit *committed
+	call  *call
+	acked *unit
+	err   error // of acked
+	// checked says that nothing of acked was sent: it was refused before.
+	checked bool
+	commit  *committed
 }
 
 // loop owns lanes, windows, trackers and limits. Its methods run on one goroutine and never block: no
@@ -50,6 +52,7 @@ type loop struct {
 	until   time.Time // of a drain: when what is left is given up; zero: never
 	failure error
 	rewind  rewinding
+	tx      *transaction // nil where the source has none
 
 	skipped   int64         // by the source, when it was last asked
 	said      map[kind]said // error events
@@ -70,7 +73,12 @@ func newLoop(s *Stream) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}}, nil
+	l := &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}}
+	if s.transactor != nil {
+		l.tx = &transaction{timeout: s.transactor.TransactionTimeout(), bound: s.cfg.Workers}
+		l.openTransaction()
+	}
+	return l, nil
 }
 
 // run works until everything is finished after a stop or the source's end, or something failed for good.
@@ -79,6 +87,9 @@ func (l *loop) run(ctx context.Context) error {
 	defer tick.Stop()
 	commitTick := time.NewTicker(l.s.cfg.CommitInterval)
 	defer commitTick.Stop()
+	if l.tx != nil {
+		defer func() { l.tx.cancel() }()
+	}
 	var control []func(*loop)
 	var done []completion
 	stop := ctx.Done()
@@ -127,7 +138,7 @@ func (l *loop) rearm(tick *time.Timer) {
 	if len(l.timers) > 0 && (!ok || l.timers[0].at.Before(next)) {
 		next, ok = l.timers[0].at, true
 	}
-	if l.mode == draining && !l.until.IsZero() && (!ok || l.until.Before(next)) {
+	if l.mode == draining && l.now.Before(l.until) && (!ok || l.until.Before(next)) {
 		next, ok = l.until, true
 	}
 	for _, r := range l.revokes {
@@ -136,6 +147,9 @@ func (l *loop) rearm(tick *time.Timer) {
 		}
 	}
 	if at := l.rewind.due(l); !at.IsZero() && (!ok || at.Before(next)) {
+		next, ok = at, true
+	}
+	if at := l.transactionDue(); !at.IsZero() && (!ok || at.Before(next)) {
 		next, ok = at, true
 	}
 	if !ok {
@@ -152,6 +166,7 @@ func (l *loop) advance() {
 	l.start()
 	l.fill()
 	l.settleRevokes()
+	l.transact()
 	l.settleRewind()
 	if l.mode == draining {
 		l.settleDrain()
@@ -164,6 +179,10 @@ func (l *loop) advance() {
 func (l *loop) closeEarly() {
 	if l.mode == draining {
 		l.windows.CloseAll(window.ByDrain)
+		return
+	}
+	if l.tx.closing() {
+		l.windows.CloseAll(window.ByTransaction)
 		return
 	}
 	if l.barriers == 0 { // this is asked for each event
@@ -187,8 +206,12 @@ func (l *loop) grant() {
 	if l.granted || l.mode != working || l.rewind.active {
 		return
 	}
+	most := l.roomInTransaction()
+	if most <= 0 {
+		return
+	}
 	g := grant{
-		events: int(l.room(int64(l.events), int64(l.s.cfg.Limits.InFlightEvents))),
+		events: min(most, int(l.room(int64(l.events), int64(l.s.cfg.Limits.InFlightEvents)))),
 		bytes:  l.room(l.expected(), l.s.cfg.Limits.InFlightBytes), alone: l.events == 0, ahead: l.outputs,
 	}
 	if l.needs <= l.s.cfg.Limits.InFlightBytes-l.expected() {
@@ -204,6 +227,7 @@ func (l *loop) grant() {
 	}
 	l.limitedAt = time.Time{}
 	l.granted, l.needs = true, 0
+	l.s.assigned.hush(false)
 	l.s.grants <- g // holds one; the reader has answered the last
 }
 
@@ -213,7 +237,9 @@ func (l *loop) complete(c *completion) {
 	case c.call != nil:
 		l.returned(c.call)
 	case c.acked != nil:
-		l.acked(c.acked, c.err)
+		l.acked(c.acked, c.err, c.checked)
+	case c.commit != nil && c.commit.transaction:
+		l.transactionEnded(c.commit)
 	case c.commit != nil:
 		l.committal = false
 		for p, m := range c.commit.marks {

@@ -1,7 +1,6 @@
 package streammanager
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +15,7 @@ var Buckets = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1,
 // metrics of one stream. The loop writes them, save commits.
 type metrics struct {
 	eventsRead                                                     *prometheus.CounterVec
-	events, errors, closed, commits                                *prometheus.CounterVec
+	events, errors, closed, commits, transactions                  *prometheus.CounterVec
 	outputs, paused, rebalances, rewinds, abandoned, skipped, over prometheus.Counter
 	batchDuration, batchEvents, eventLatency                       prometheus.Histogram
 	windows, lanes, inFlight, inFlightBytes, workers, busy, lagSec prometheus.Gauge
@@ -65,6 +64,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		lag:           prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enricher_source_lag", Help: "Records of a partition that are not finished."}, []string{"topic", "partition"}),
 		lagSec:        gauge("enricher_source_lag_seconds", "Age of the oldest unfinished record that was read."),
 		commits:       counterVec("enricher_commits_total", "Commits by outcome.", "outcome"),
+		transactions:  counterVec("enricher_transactions_total", "Transactions committed, or aborted for a reason.", "outcome"),
 		rebalances:    counter("enricher_rebalances_total", "Changes of the assignment."),
 		rewinds:       counter("enricher_rewinds_total", "Returns to the committed offsets after a failure of the sink."),
 		abandoned:     counter("enricher_calls_abandoned_total", "Calls that did not return after their deadline."),
@@ -75,46 +75,17 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 	m.counts.ErrorsByType = map[event.Type]int64{}
 	if reg != nil {
 		reg = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, reg)
-		if err := m.register(reg); err != nil {
-			return nil, err
+		for _, c := range []prometheus.Collector{
+			m.eventsRead, m.events, m.outputs, m.errors, m.batchDuration, m.batchEvents, m.closed, m.windows, m.lanes, m.inFlight,
+			m.inFlightBytes, m.workers, m.busy, m.paused, m.eventLatency, m.lag, m.lagSec, m.commits, m.rebalances, m.rewinds, m.abandoned, m.skipped, m.over, m.transactions,
+		} {
+			if err := reg.Register(c); err != nil {
+				return nil, err
+			}
 		}
-		m.lag.Reset() // of a stream before this one
 	}
 	m.start(functions)
 	return m, nil
-}
-
-// register hands the metrics to reg. Those that a stream before this one has registered there go on, so that
-// no counter goes back when a stream is made again.
-func (m *metrics) register(reg prometheus.Registerer) error {
-	return errors.Join(
-		goOn(reg, &m.eventsRead), goOn(reg, &m.events), goOn(reg, &m.outputs), goOn(reg, &m.errors), goOn(reg, &m.batchDuration),
-		goOn(reg, &m.batchEvents), goOn(reg, &m.closed), goOn(reg, &m.windows), goOn(reg, &m.lanes), goOn(reg, &m.inFlight),
-		goOn(reg, &m.inFlightBytes), goOn(reg, &m.workers), goOn(reg, &m.busy), goOn(reg, &m.paused), goOn(reg, &m.eventLatency),
-		goOn(reg, &m.lag), goOn(reg, &m.lagSec), goOn(reg, &m.commits), goOn(reg, &m.rebalances), goOn(reg, &m.rewinds),
-		goOn(reg, &m.abandoned), goOn(reg, &m.skipped), goOn(reg, &m.over),
-	)
-}
-
-// goOn registers *c, or puts its equal in its place that reg already has.
-func goOn[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
-	err := reg.Register(*c)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		if old, ok := already.ExistingCollector.(C); ok {
-			*c = old
-			return nil
-		}
-	}
-	return err
-}
-
-// idle sets what is of the moment to nothing when a stream has ended.
-func (m *metrics) idle() {
-	for _, g := range []prometheus.Gauge{m.windows, m.lanes, m.inFlight, m.inFlightBytes, m.busy, m.lagSec} {
-		g.Set(0)
-	}
-	m.lag.Reset()
 }
 
 // start lets every series whose labels are known begin at 0.
@@ -127,6 +98,9 @@ func (m *metrics) start(functions []string) {
 	}
 	for _, o := range []string{"ok", "failed", "lost"} {
 		m.commits.WithLabelValues(o)
+	}
+	for _, o := range []string{txCommitted, txRebalanced, txLate, txSink, txRecord, txRefused, txStopped} {
+		m.transactions.WithLabelValues(o)
 	}
 	for _, t := range []event.Type{event.InvalidEvent, event.MissingKey, event.Expression} {
 		for _, f := range []string{"source", "filter", "partition_by", "window"} {

@@ -67,6 +67,9 @@ func (f *flow) hasOutput() bool { return f.state == flowEnded && f.out != nil }
 // leave gives a unit to the emitter: its outputs or its error event.
 func (l *loop) leave(u *unit) {
 	u.state = unitLeaving
+	if err := l.condemnation(u); err != nil && u.failure == nil {
+		u.failure = l.s.failure(u, err, "sink", 0, 0)
+	}
 	if u.failure != nil {
 		l.leaveFailed(u)
 		return
@@ -83,7 +86,14 @@ func (l *loop) leave(u *unit) {
 		}
 	}
 	l.leaving++
-	l.s.emissions.send(emission{u: u, records: records})
+	l.emit(emission{u: u, records: records})
+}
+
+func (l *loop) emit(em emission) {
+	if l.tx != nil {
+		em.ctx = l.tx.ctx
+	}
+	l.s.emissions.send(em)
 }
 
 // sayAgain is how long error events of one kind are counted before the next of them is said as a warning.
@@ -128,7 +138,7 @@ func (l *loop) leaveFailed(u *unit) {
 	if l.s.errorSink != nil {
 		l.sayFailed(u)
 		l.leaving++
-		l.s.emissions.send(emission{u: u, failure: u.failure})
+		l.emit(emission{u: u, failure: u.failure})
 		return
 	}
 	u.part.running--
@@ -136,16 +146,15 @@ func (l *loop) leaveFailed(u *unit) {
 	if l.s.cfg.OnError == OnErrorDrop {
 		l.s.log.Warn("event dropped: it failed and there is no error sink", "topic", u.part.tp.Topic, "partition", u.part.tp.Partition,
 			"offset", u.ev.Position().Offset, "type", string(f.Type), "function", f.Function, "err", f.Message)
-		l.s.metrics.failed(f)
 		l.finish(u, outcomeError)
 		return
 	}
 	l.finish(u, "")
-	l.fail(event.Fatal(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message)))
+	l.fail(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message))
 }
 
 // acked takes the answer of a sink for a unit.
-func (l *loop) acked(u *unit, err error) {
+func (l *loop) acked(u *unit, err error, checked bool) {
 	l.leaving--
 	u.part.running--
 	var fatal *event.FatalError
@@ -154,12 +163,8 @@ func (l *loop) acked(u *unit, err error) {
 	case err == nil && !u.part.live.Load():
 		l.finish(u, "")
 	case err == nil && u.failure != nil:
-		l.s.metrics.failed(u.failure)
-		l.rewind.progress(l)
 		l.finish(u, outcomeError)
 	case err == nil:
-		l.s.metrics.written(len(u.flows))
-		l.rewind.progress(l)
 		l.finish(u, outcomeEmitted)
 	case errors.Is(err, errEpochEnded):
 		l.finish(u, "")
@@ -168,13 +173,15 @@ func (l *loop) acked(u *unit, err error) {
 		l.fail(err)
 	case errors.As(err, &reject) && !u.part.live.Load():
 		l.finish(u, "")
+	case errors.As(err, &reject) && u.failure == nil && l.tx != nil && !checked:
+		l.condemn(u, err)
 	case errors.As(err, &reject) && u.failure == nil:
 		u.failure = l.s.failure(u, err, "sink", 0, 0)
 		u.part.running++
 		l.leave(u)
 	case errors.As(err, &reject) && u.failure != nil:
 		l.finish(u, "")
-		l.fail(event.Fatal(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err)))
+		l.fail(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err))
 	default:
 		l.finish(u, "")
 		l.sinkFailed(err)
@@ -198,7 +205,7 @@ func (l *loop) finish(u *unit, outcome string) {
 		l.keep(u)
 		p.tracker.finish(u.number)
 		l.dirty = true
-		l.s.metrics.finished(outcome, l.now.Sub(u.readAt))
+		l.tell(toldOf(u, outcome, l.now.Sub(u.readAt)))
 	}
 	if p.barrier == u {
 		p.barrier = nil
@@ -228,6 +235,17 @@ func (l *loop) keep(u *unit) {
 		next := ks.units[ks.kept]
 		next.part.tracker.keep(next.number)
 	}
+}
+
+func toldOf(u *unit, outcome string, took time.Duration) told {
+	t := told{outcome: outcome, took: took}
+	switch outcome {
+	case outcomeEmitted:
+		t.outputs = len(u.flows)
+	case outcomeError:
+		t.failure = u.failure
+	}
+	return t
 }
 
 // freeKey frees the lane of a key when the last of its events in the batch has its outcome.

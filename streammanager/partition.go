@@ -25,15 +25,16 @@ type partition struct {
 
 	// All below is the loop's.
 	tracker   tracker
-	committed int64   // last position that was committed or read from
-	pictured  uint64  // version of the tracker that was committed
-	units     int     // unfinished events
-	bytes     int64   // their bytes
-	owing     int     // those whose outputs are not known yet
-	queue     []*unit // of a chain without calls: what waits for the partition's task
-	busy      bool    // of a chain without calls: the partition's task runs
-	barrier   *unit   // a tombstone that everything behind it waits for
-	door      []*unit // what was read behind the barrier
+	committed int64    // last position that was committed or read from
+	base      Position // of the last commit, or read from: where a transaction that is aborted goes back to
+	pictured  uint64   // version of the tracker that was committed
+	units     int      // unfinished events
+	bytes     int64    // their bytes
+	owing     int      // those whose outputs are not known yet
+	queue     []*unit  // of a chain without calls: what waits for the partition's task
+	busy      bool     // of a chain without calls: the partition's task runs
+	barrier   *unit    // a tombstone that everything behind it waits for
+	door      []*unit  // what was read behind the barrier
 	paused    bool
 	revoking  bool
 	seen      int64     // end of the log when it last answered, -1 unknown
@@ -55,6 +56,7 @@ type assignment struct {
 	parts  map[TopicPartition]*partition
 	behind map[TopicPartition]int64 // where the source must go back to before it is polled again
 	wake   context.CancelFunc       // ends the poll that waits, if one does
+	hushed bool                     // polls end at once
 }
 
 func newAssignment() *assignment {
@@ -68,7 +70,7 @@ func (a *assignment) add(tp TopicPartition, start Position) *partition {
 	a.epochs++
 	a.ids++
 	p := &partition{
-		tp: tp, epoch: a.epochs, id: a.ids, next: start.Offset, before: start.Finished, committed: start.Offset, seen: -1, tracker: newTracker(start),
+		tp: tp, epoch: a.epochs, id: a.ids, next: start.Offset, before: start.Finished, base: start, committed: start.Offset, seen: -1, tracker: newTracker(start),
 	}
 	p.live.Store(true)
 	return p
@@ -125,6 +127,9 @@ func (a *assignment) beforePoll(dst map[TopicPartition]*partition, wake context.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wake = wake
+	if a.hushed {
+		wake()
+	}
 	clear(dst)
 	maps.Copy(dst, a.parts)
 	behind := a.behind
@@ -135,6 +140,16 @@ func (a *assignment) beforePoll(dst map[TopicPartition]*partition, wake context.
 		}
 	}
 	return behind
+}
+
+// hush ends the poll that waits, and each further one at once, until it is let go on.
+func (a *assignment) hush(on bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hushed = on
+	if on && a.wake != nil {
+		a.wake()
+	}
 }
 
 // goesBack reports whether the source is taken back before the next poll. What an earlier one said of the

@@ -32,6 +32,7 @@ func (p *partition) ahead() bool {
 // kept notes that a mark was kept.
 func (p *partition) kept(m mark) {
 	p.committed, p.pictured = max(p.committed, m.Offset), max(p.pictured, m.version)
+	p.base = m.Position
 }
 
 // finishedBefore reports whether a record's outcome was known when p was assigned. The reader asks, in the

@@ -64,6 +64,7 @@ func (s *Stream) Lost(tps []TopicPartition) {
 				l.endEpoch(p)
 			}
 		}
+		l.takenAway(tps)
 		l.s.metrics.rebalances.Inc()
 	})
 }
@@ -89,6 +90,10 @@ func (l *loop) find(tp TopicPartition) []*partition {
 }
 
 func (l *loop) revoke(r *revocation, tps []TopicPartition) {
+	if l.tx != nil {
+		l.revokeAtOnce(r, tps)
+		return
+	}
 	r.deadline = l.now.Add(maxRevoke)
 	if d, ok := r.ctx.Deadline(); ok {
 		// Leave a fifth of what is left for the commit.
@@ -107,6 +112,20 @@ func (l *loop) revoke(r *revocation, tps []TopicPartition) {
 	}
 	l.s.metrics.rebalances.Inc()
 	l.revokes = append(l.revokes, r)
+}
+
+// revokeAtOnce ends partitions of which the transaction can commit nothing any more.
+func (l *loop) revokeAtOnce(r *revocation, tps []TopicPartition) {
+	for _, tp := range tps {
+		l.rewind.forget(tp)
+		for _, p := range l.find(tp) {
+			l.s.log.Info("partition revoked", "topic", tp.Topic, "partition", tp.Partition)
+			l.endEpoch(p)
+		}
+	}
+	l.takenAway(tps)
+	l.s.metrics.rebalances.Inc()
+	close(r.done)
 }
 
 // settleRevokes lets partitions go whose running work has ended, or whose time is up.

@@ -24,7 +24,7 @@ const BeginsAnew = "partition begins anew"
 const goodAgain = 1000
 
 func (r *rewinding) due(l *loop) time.Time {
-	if !r.active || l.leaving > 0 || l.mode != working {
+	if !r.active || l.leaving > 0 || l.mode != working || l.tx != nil && l.tx.state != txAborted {
 		return time.Time{}
 	}
 	return r.at
@@ -49,7 +49,7 @@ func (l *loop) sinkFailed(err error) {
 		return
 	}
 	if l.s.rewinder == nil {
-		l.fail(failed(ReasonSink, fmt.Errorf("writing to the sink: %w", err)))
+		l.fail(fmt.Errorf("writing to the sink: %w", err))
 		return
 	}
 	if l.mode == draining && !l.until.IsZero() {
@@ -64,8 +64,12 @@ func (l *loop) sinkFailed(err error) {
 	l.s.log.Error("sink failed: going back to the committed offsets", "err", err, "again_in", wait)
 	l.s.setTrouble(fmt.Errorf("sink failed: %w", err))
 	l.s.metrics.rewinds.Inc()
-	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]Position{}, kept: map[TopicPartition]int64{}, tries: r.tries}
 	l.s.single(r.tries > 1)
+	if l.tx != nil {
+		l.abort(txSink, wait)
+		return
+	}
+	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]Position{}, kept: map[TopicPartition]int64{}, tries: r.tries}
 	for p := range l.parts {
 		if p.revoking {
 			continue
@@ -78,10 +82,13 @@ func (l *loop) sinkFailed(err error) {
 // settleRewind begins the new epochs when everything sent was answered and the wait is over.
 func (l *loop) settleRewind() {
 	r := &l.rewind
-	if !r.active || l.leaving > 0 || l.now.Before(r.at) || l.mode != working {
+	if !r.active || l.leaving > 0 || l.now.Before(r.at) || l.mode != working || l.tx != nil && l.tx.state != txAborted {
 		return
 	}
 	r.active = false
+	if l.tx != nil {
+		l.openTransaction()
+	}
 	l.s.emitter.broken.Store(false)
 	l.s.setTrouble(nil)
 	if len(r.offsets) == 0 {

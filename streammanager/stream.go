@@ -32,6 +32,7 @@ type Stream struct {
 
 	// Abilities of the ends; nil where they lack them.
 	committer     Committer
+	transactor    Transactor
 	rewinder      Rewinder
 	pauser        Pauser
 	skipper       Skipper
@@ -62,6 +63,7 @@ type Stream struct {
 	status  Status
 	trouble error // of the sink
 	stall   error // of a partition
+	late    error // an event that no transaction is long enough for
 }
 
 // Run carries events until ctx ends, the source ends, or something fails for good. When ctx ends it
@@ -75,7 +77,6 @@ func (s *Stream) Run(ctx context.Context) error {
 	s.pollCtx, s.interruptPoll = context.WithCancel(hard)
 	defer s.interruptPoll()
 	s.started = time.Now()
-	defer s.metrics.idle()
 	// The pool's own Stop runs on a pool that all pools of the process share; its workers end by
 	// themselves when they are idle, so that waiting for our tasks is enough.
 	poolCtx, cancelPool := context.WithCancel(context.WithoutCancel(ctx))
@@ -83,7 +84,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	s.pool = pond.NewPool(s.cfg.Workers, pond.WithQueueSize(2*s.cfg.Workers+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
 
 	if err := s.open(hard); err != nil {
-		return failed(ReasonOpen, err)
+		return err
 	}
 	var running sync.WaitGroup
 	running.Go(func() { (&reader{s: s}).run(hard, s.grants) })
@@ -94,7 +95,7 @@ func (s *Stream) Run(ctx context.Context) error {
 
 	l, err := newLoop(s)
 	if err == nil {
-		err = failed(ReasonOpen, s.source.Open(hard, s))
+		err = s.source.Open(hard, s)
 	}
 	if err == nil {
 		err = l.run(ctx)
@@ -247,7 +248,7 @@ func (s *Stream) setTrouble(err error) {
 func (s *Stream) Status() Status {
 	s.mu.Lock()
 	st := s.status
-	st.Ready = cmp.Or(s.trouble, s.stall)
+	st.Ready = cmp.Or(s.trouble, s.late, s.stall)
 	st.ErrorsByType = maps.Clone(st.ErrorsByType)
 	s.mu.Unlock()
 	for _, part := range []struct {
