@@ -5,7 +5,7 @@ TOOL  = $(GO) tool -modfile=tools/go.mod
 
 # What `make test` does not run, named at its end.
 LEFT_OUT = fuzzing beyond the seeds (go test -fuzz NAME ./PACKAGE), more simulator seeds \
-	(go test ./test/sim -seeds N), benchmarks (make bench), full-size jobs (make mainjob), suites against a real broker (test/, by tag)
+	(go test ./test/sim -seeds N), benchmarks (make bench), full-size jobs (make mainjob)
 
 # What `make build` stamps into the binary where git knows it. Go does so itself only where it may ask git.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -25,7 +25,8 @@ RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,$(if $(CI),-race))
 
 test:
 	$(GO) test $(RACE) -shuffle=on ./...
-	@echo 'make test: passed. Left out: $(if $(RACE),,the race detector (it needs cgo and a C compiler), )$(strip $(LEFT_OUT)).'
+	@kafka=$$($(GO) run ./test/kafka/need); \
+	echo "make test: passed. Left out: $(if $(RACE),,the race detector (it needs cgo and a C compiler), )$${kafka:+all of test/kafka ($$kafka), }$(strip $(LEFT_OUT))."
 
 # The scenarios of test/mainjob at full size: 100,000 events beside brokers, workers and kills in processes of their own.
 mainjob:

@@ -41,8 +41,7 @@ func (a *app) runCommand() *cobra.Command {
 // job is one pipeline that runs in the process.
 type job struct {
 	pipeline *pipeline.Pipeline
-	stream   *streammanager.Stream
-	close    func() error
+	runs     *streammanager.Supervisor
 	log      *slog.Logger
 	ended    atomic.Bool
 }
@@ -68,7 +67,7 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 	}
 	probes := make([]probe, len(jobs))
 	for i, j := range jobs {
-		probes[i] = probe{pipeline: j.pipeline.Name(), ready: func() error { return j.stream.Status().Ready }}
+		probes[i] = probe{pipeline: j.pipeline.Name(), ready: func() error { return j.runs.Status().Ready }}
 	}
 	server := newServer(l, gatherers, probes, log)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -87,7 +86,7 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 	return nil
 }
 
-// build makes the streams, each with a registry of its own.
+// build makes the pipelines, each with a registry of its own.
 func (a *app) build(loaded []*pipeline.Pipeline, embedded *pipeline.Embedded, log *slog.Logger) ([]*job, prometheus.Gatherers, error) {
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -97,16 +96,16 @@ func (a *app) build(loaded []*pipeline.Pipeline, embedded *pipeline.Embedded, lo
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(buildInfo(p.Name()))
 		gatherers = append(gatherers, registry)
-		stream, closeAll, err := p.Build(pipeline.Deps{
+		runs, err := p.Supervise(pipeline.Deps{
 			Logger: log, Metrics: registry, Embedded: embedded, Stdin: a.stdin, Stdout: a.stdout,
 		})
 		if err != nil {
 			for _, j := range jobs {
-				err = errors.Join(err, j.close())
+				err = errors.Join(err, j.runs.Close())
 			}
 			return nil, nil, err
 		}
-		jobs = append(jobs, &job{pipeline: p, stream: stream, close: closeAll, log: log.With("pipeline", p.Name())})
+		jobs = append(jobs, &job{pipeline: p, runs: runs, log: log.With("pipeline", p.Name())})
 	}
 	return jobs, gatherers, nil
 }
@@ -168,12 +167,12 @@ func (j *job) run(ctx context.Context) error {
 	if worst, err := j.pipeline.WorstCaseBytes(); err == nil {
 		j.log.Info("starting", "file", j.pipeline.File(), "buffers", worst.String())
 	}
-	err := errors.Join(j.stream.Run(ctx), j.close())
+	err := j.runs.Run(ctx)
 	j.ended.Store(true)
 	if err != nil {
 		j.log.Error("the pipeline failed", "err", err)
 	}
-	s := j.stream.Status()
+	s := j.runs.Status()
 	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", unfinished(s))
 	return err
 }

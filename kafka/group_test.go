@@ -156,6 +156,47 @@ func TestAWorkerThatDoesNotPollGivesPartitionsAwayAndKeepsTheRest(t *testing.T) 
 	}
 }
 
+// A commit that gives up while the group rebalances must leave nothing behind that others wait for.
+func TestACommitThatGivesUpInARebalanceHoldsUpNobody(t *testing.T) {
+	c, cl, adm := fake(t, 2)
+	write(t, cl, "in", 0, 0, 3)
+	write(t, cl, "in", 1, 10, 3)
+	first := open(t, c)
+	first.poll(t, 6)
+	revoking := make(chan struct{})
+	first.revoke = func(ctx context.Context, tps []tp) {
+		close(revoking)
+		for range 50 {
+			brief, cancel := context.WithTimeout(ctx, time.Millisecond)
+			_ = first.src.Commit(brief, at(map[tp]int64{tps[0]: 2})) // kept or not, as time allows
+			cancel()
+		}
+		if err := first.src.Commit(ctx, at(map[tp]int64{tps[0]: 2})); err != nil {
+			t.Errorf("a commit with time enough: %v", err)
+		}
+	}
+	second := open(t, c)
+	<-revoking
+	second.untilHeld(t, 1)
+	if got := second.poll(t, 1); string(got[0].Value) != fmt.Sprint(got[0].Partition*10+2) {
+		t.Errorf("the second began with %q of partition %d, want what was not committed", got[0].Value, got[0].Partition)
+	}
+	for p := range first.held() {
+		brief, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+		if err := first.src.Commit(brief, at(map[tp]int64{p: 1})); err == nil {
+			t.Error("a commit without time was kept")
+		}
+		cancel()
+		write(t, cl, "in", p.Partition, 100, 1)
+		if got := text(first.poll(t, 1)); got != "100" {
+			t.Errorf("the first went on with %q, want 100", got)
+		}
+		if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 3})); err != nil || committed(t, adm)[p.Partition] != 3 {
+			t.Errorf("the first commits: %v, committed %v", err, committed(t, adm))
+		}
+	}
+}
+
 func TestWorkersThatComeAndGoInQuickSuccessionLeaveNoPartitionUnread(t *testing.T) {
 	c, cl, _ := fake(t, 6)
 	rs := []*record{open(t, c)}

@@ -129,7 +129,8 @@ func (s *Source) errors(ctx context.Context, fetched kgo.Fetches) error {
 			failed = errClosed
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		case errors.Is(err, kerr.FencedInstanceID):
-			failed = fmt.Errorf("taking part in group %q: another worker uses the same group.instance.id: give each its own: %w", s.cfg.Group, err)
+			failed = &streammanager.FailedError{Reason: streammanager.ReasonGroup, Err: fmt.Errorf(
+				"taking part in group %q: another worker uses the same group.instance.id, %q: give each its own: %w", s.cfg.Group, s.set.text("group.instance.id"), err)}
 		case errors.As(err, &loss):
 			s.t.log.Error("kafka: the cluster lost records, going on where its log goes on", "topic", topic, "partition", partition,
 				"offset", loss.ConsumedTo, "resumed", loss.ResetTo)
@@ -175,12 +176,27 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 		s.poll.ill = map[streammanager.TopicPartition]int{}
 	}
 	s.poll.ill[tp]++
-	var said *kerr.Error
-	if errors.As(err, &said) && said != kerr.CorruptMessage || s.poll.ill[tp] < mostUnreadable {
+	if mayHeal(err) || s.poll.ill[tp] < mostUnreadable && !isFinal(err) {
 		return nil
 	}
 	delete(s.poll.ill, tp)
-	return fmt.Errorf("%w: the batch there cannot be read; to pass over it, commit a later offset for group %q", err, s.cfg.Group)
+	return &streammanager.FailedError{
+		Reason: streammanager.ReasonUnreadable, At: &event.Position{Topic: tp.Topic, Partition: tp.Partition, Offset: at},
+		Err: fmt.Errorf("%w: the batch there cannot be read; to pass over it, stop all workers and commit a later offset for group %q", err, s.cfg.Group),
+	}
+}
+
+// mayHeal reports whether a broker gave err, about something else than the batch.
+func mayHeal(err error) bool {
+	var said *kerr.Error
+	return errors.As(err, &said) && said != kerr.CorruptMessage
+}
+
+// isFinal reports whether the library asks no more for what err is about. It does so with a batch that would
+// take too much memory, and the partition would stand still without another word.
+func isFinal(err error) bool {
+	var large *kgo.ErrDecompressTooLarge
+	return errors.As(err, &large)
 }
 
 // untilRested lets partitions flow whose rest is over, and returns a context that ends with the next

@@ -47,7 +47,7 @@ type Sink struct {
 	watching sync.WaitGroup
 
 	single atomic.Bool
-	ill    atomic.Bool // the last answer was an error
+	unwell unwell
 
 	mu     sync.Mutex // guards what follows
 	flying int        // records without an answer
@@ -75,7 +75,8 @@ func NewSink(cfg SinkConfig, logger *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{cfg: cfg, set: set, t: newTroubles(logger, &cfg.Connection)}
+	t := newTroubles(logger, &cfg.Connection)
+	s := &Sink{cfg: cfg, set: set, t: t, unwell: unwell{t: t}}
 	if err := kgo.ValidateOpts(s.opts(context.Background(), s.newLimits(context.Background()))...); err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
@@ -233,15 +234,13 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 	}
 	alone := f.alone
 	s.mu.Unlock()
-	about := trouble{kind: troubleSink}
 	if refused := s.made.landed(topic, err); refused != nil {
 		s.limits.forget(topic)
+		s.unwell.written(topic)
 		return refused
 	}
 	if err == nil {
-		if s.ill.Load() && s.ill.CompareAndSwap(true, false) {
-			s.t.healed(about)
-		}
+		s.unwell.written(topic)
 		return nil
 	}
 	var refused event.Type
@@ -254,13 +253,13 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 	}
 	err = fmt.Errorf("writing to topic %q: %w", topic, sinkError(topic, err))
 	if refused != "" && alone {
+		s.unwell.written(topic) // but for this record it takes all
 		return event.Reject(refused, err)
 	}
 	// The brokers refuse a batch as a whole, and the library then fails all that waits for the
 	// partition: which record is at fault is known only of one that travels alone.
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed) {
-		s.ill.Store(true)
-		s.t.note(about, err)
+		s.unwell.refused(topic, err)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ const (
 	troubleStart            // the start of a topic is not settled
 	troubleCluster          // no broker answers
 	troubleGroup            // the group cannot be joined
-	troubleSink             // the last write failed
+	troubleSink             // the last write to a topic failed
 	troubleBroker           // one broker cannot be reached; alone it says nothing about health
 )
 

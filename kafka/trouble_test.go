@@ -1,8 +1,11 @@
 package kafka_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"net"
 	"strings"
@@ -107,39 +110,73 @@ func bubble(t *testing.T, fn func(t *testing.T, c *kfake.Cluster, dial dialer), 
 }
 
 func TestABatchThatCannotBeReadEndsThePipelineAndSaysWhere(t *testing.T) {
-	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
-		c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			c.KeepControl()
-			resp := req.ResponseKind().(*kmsg.FetchResponse)
-			for _, topic := range req.(*kmsg.FetchRequest).Topics {
-				out := kmsg.NewFetchResponseTopic()
-				out.Topic, out.TopicID = topic.Topic, topic.TopicID
-				part := kmsg.NewFetchResponseTopicPartition()
-				part.HighWatermark, part.RecordBatches = 10, damaged()
-				out.Partitions = append(out.Partitions, part)
-				resp.Topics = append(resp.Topics, out)
-			}
-			return resp, nil, true
+	for name, batch := range map[string]kmsg.RecordBatch{
+		"checksum": {CRC: 1}, "gzip": {Attributes: 1}, "snappy": {Attributes: 2}, "lz4": {Attributes: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+				serving(c, damaged(batch))
+				r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Dialer = dial })
+				defer r.src.Close(context.Background())
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer cancel()
+				_, err := r.src.Poll(ctx, 1)
+				if err == nil || !strings.Contains(err.Error(), `topic "in" partition 0 at offset 0`) {
+					t.Errorf("Poll = %v", err)
+				}
+				if d := time.Since(began); d < 3*time.Second || d > time.Minute {
+					t.Errorf("gave up after %v, want some tries with pauses", d)
+				}
+			})
 		})
+	}
+}
+
+// The library gives up such a partition: nothing would ever be said of it again.
+func TestABatchThatWouldTakeTooMuchMemoryEndsThePipelineAndSaysWhere(t *testing.T) {
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		const snappy = 2
+		serving(c, damaged(kmsg.RecordBatch{Attributes: snappy, Records: binary.AppendUvarint(nil, 4<<30-1)})) // claims four GiB
 		r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Dialer = dial })
 		defer r.src.Close(context.Background())
-		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		_, err := r.src.Poll(ctx, 1)
-		if err == nil || !strings.Contains(err.Error(), `topic "in" partition 0 at offset 0`) {
-			t.Errorf("Poll = %v", err)
-		}
-		if d := time.Since(began); d < 3*time.Second || d > time.Minute {
-			t.Errorf("gave up after %v, want some tries with pauses", d)
+		if err == nil || !strings.Contains(err.Error(), `topic "in" partition 0 at offset 0`) || !strings.Contains(err.Error(), "commit a later offset") {
+			t.Errorf("Poll = %v, want the place and the cure", err)
 		}
 	})
 }
 
-// damaged is a batch whose checksum does not fit.
-func damaged() []byte {
-	b := kmsg.RecordBatch{Length: 49 + 10, Magic: 2, LastOffsetDelta: 0, NumRecords: 1, Records: make([]byte, 10), CRC: 1}
-	return b.AppendTo(nil)
+// serving has every fetch answered with a batch.
+func serving(c *kfake.Cluster, batch []byte) {
+	c.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		for _, topic := range req.(*kmsg.FetchRequest).Topics {
+			out := kmsg.NewFetchResponseTopic()
+			out.Topic, out.TopicID = topic.Topic, topic.TopicID
+			part := kmsg.NewFetchResponseTopicPartition()
+			part.HighWatermark, part.RecordBatches = 10, batch
+			out.Partitions = append(out.Partitions, part)
+			resp.Topics = append(resp.Topics, out)
+		}
+		return resp, nil, true
+	})
+}
+
+// damaged is a batch whose records are nothing that was compressed. Its checksum fits, unless b has one.
+func damaged(b kmsg.RecordBatch) []byte {
+	if b.Records == nil {
+		b.Records = bytes.Repeat([]byte{0xff}, 10)
+	}
+	b.Length, b.Magic, b.NumRecords = 49+int32(len(b.Records)), 2, 1
+	raw := b.AppendTo(nil)
+	if b.CRC == 0 {
+		binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	}
+	return raw
 }
 
 // A worker whose brokers are gone must still end.

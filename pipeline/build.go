@@ -40,6 +40,8 @@ type Deps struct {
 	// Stdin and Stdout stand behind the path -; nil: those of the process.
 	Stdin  io.Reader
 	Stdout io.Writer
+
+	again *again // what functions have registered, where the pipeline may be made again
 }
 
 // epoch is the time of an event that stands for none.
@@ -106,16 +108,6 @@ func (p *Pipeline) Build(deps Deps) (*streammanager.Stream, func() error, error)
 		return nil, nil, errors.Join(fmt.Errorf("building pipeline %q: %w", p.cfg.Name, err), a.close())
 	}
 	return s, a.close, nil
-}
-
-// Run builds the stream, carries events until ctx ends, the source ends or something fails for good,
-// and closes what it opened.
-func (p *Pipeline) Run(ctx context.Context, deps Deps) error {
-	s, done, err := p.Build(deps)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.Run(ctx), done())
 }
 
 // close frees what was opened, the last first.
@@ -286,7 +278,7 @@ func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step,
 	}
 	env := functions.Env{
 		Name: it.label(), Pipeline: a.p.cfg.Name, Workers: a.p.cfg.Workers,
-		Logger: a.log.With("function", it.label()), Metrics: metrics, HTTP: client.HTTP(),
+		Logger: a.log.With("function", it.label()), Metrics: a.deps.again.over(metrics), HTTP: client.HTTP(),
 	}
 	if !builtin(it.spec.Name()) {
 		env.HTTP = client.For(it.label())

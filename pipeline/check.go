@@ -45,6 +45,13 @@ func (c *checker) check() {
 	c.stream(a, steps)
 	c.loops()
 	c.dataDirs()
+	if r := cfg.Restart; r.Max.Duration() < r.Initial.Duration() && !c.fault("restart") {
+		at := "restart.max"
+		if c.values[at] == nil {
+			at = "restart.initial"
+		}
+		c.problem(at, "max %v is less than initial %v: raise max, or lower initial", r.Max, r.Initial)
+	}
 	if _, _, err := net.SplitHostPort(cfg.Gateway.Listen); err != nil && !c.fault("gateway") {
 		c.problem("gateway.listen", "%q is no host:port", cfg.Gateway.Listen)
 	}

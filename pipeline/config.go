@@ -24,6 +24,7 @@ type config struct {
 	Limits          limits             `yaml:"limits" doc:"bounds of what is read and not finished"`
 	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets"`
 	ShutdownTimeout functions.Duration `yaml:"shutdown_timeout" default:"30s" min:"1ms" doc:"time to finish when stopped; what is unfinished then is read again"`
+	Restart         restart            `yaml:"restart" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
 	Gateway         gateway            `yaml:"gateway" doc:"the HTTP server of the process"`
 }
 
@@ -96,6 +97,13 @@ type limits struct {
 	InFlightEvents    int            `yaml:"in_flight_events" default:"10000" min:"1" doc:"events that are read and not finished"`
 	InFlightBytes     functions.Size `yaml:"in_flight_bytes" default:"64MiB" min:"1B" doc:"bytes of them, and of outputs until they are acknowledged; answers that are being read are bounded by workers and max_response"`
 	UncommittedEvents int            `yaml:"uncommitted_events" default:"100000" min:"1" doc:"events of one partition between its committed offset and its newest read one"`
+}
+
+type restart struct {
+	Initial    functions.Duration `yaml:"initial" default:"1s" min:"1ms" doc:"wait before the pipeline is started again; it doubles with each failure in a row, and up to half of it is left out at random"`
+	Max        functions.Duration `yaml:"max" default:"60s" min:"1ms" doc:"longest wait"`
+	ResetAfter functions.Duration `yaml:"reset_after" default:"5m" min:"1ms" doc:"a run of that length ends the row of failures"`
+	Attempts   int                `yaml:"attempts" default:"0" min:"0" doc:"starts after failures in a row, 0: for ever; then the pipeline ends with status 1"`
 }
 
 type gateway struct {

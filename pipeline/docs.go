@@ -32,6 +32,7 @@ func Docs(specs []functions.Spec) (string, error) {
 	d.section("`partition_by`", "partition_by", reflect.TypeFor[partitionBy]())
 	d.section("`window`", "window", reflect.TypeFor[windowConfig]())
 	d.section("`limits`", "limits", reflect.TypeFor[limits]())
+	d.section("`restart`", "restart", reflect.TypeFor[restart]())
 	d.section("`gateway`", "gateway", reflect.TypeFor[gateway]())
 	d.section("`process[]`", "process[]", reflect.TypeFor[itemKeys]())
 	for _, spec := range all {

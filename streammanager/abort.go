@@ -114,7 +114,7 @@ func (l *loop) condemn(u *unit, err error) {
 	if l.tx.condemned == nil {
 		l.tx.condemned = map[place]error{}
 	}
-	l.tx.condemned[placeOf(u)] = err
+	l.tx.condemned[u.place()] = err
 	l.finish(u, "")
 	l.s.log.Warn("transaction aborted: the sink refused a record, which becomes an error event", "topic", u.part.tp.Topic,
 		"partition", u.part.tp.Partition, "offset", u.ev.Position().Offset, "err", err)
@@ -126,10 +126,10 @@ func (l *loop) condemnation(u *unit) error {
 	if l.tx == nil || len(l.tx.condemned) == 0 {
 		return nil
 	}
-	return l.tx.condemned[placeOf(u)]
+	return l.tx.condemned[u.place()]
 }
 
-func placeOf(u *unit) place { return place{u.part.tp, u.ev.Position().Offset} }
+func (u *unit) place() place { return place{u.part.tp, u.ev.Position().Offset} }
 
 // endBy is until when the end of the last transaction is waited for in a stop.
 func (l *loop) endBy() time.Time {

@@ -2,6 +2,7 @@ package streammanager_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,7 +49,7 @@ func (s *slowCommit) tries(at tp) (n int) {
 	return n
 }
 
-func TestAFailedCommitIsTriedAgain(t *testing.T) {
+func TestAFailedCommitIsSaidWithItsPlaceAndTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
 		h.src.commitErr = errTest
@@ -56,6 +57,9 @@ func TestAFailedCommitIsTriedAgain(t *testing.T) {
 		stop := h.serve(t)
 		time.Sleep(time.Minute)
 		h.offsets(t, 0)
+		if want := `level=WARN msg="commit failed" pipeline=test topic=in partition=0 offset=1 err="test failure"`; !strings.Contains(h.logged(), want) {
+			t.Errorf("logged %.1000q, want %q in it", h.logged(), want)
+		}
 		h.src.mu.Lock()
 		h.src.commitErr = nil
 		h.src.mu.Unlock()

@@ -261,6 +261,12 @@ func (s *memSink) values() []string {
 	return out
 }
 
+func (s *memSink) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.got)
+}
+
 // header returns a header of the n-th record.
 func (s *memSink) header(n int, name string) string {
 	s.mu.Lock()

@@ -29,7 +29,7 @@ func (l *loop) read(got reading) {
 		}
 	case errors.Is(got.err, context.Canceled) && l.mode != working:
 	default:
-		l.fail(fmt.Errorf("reading from the source: %w", got.err))
+		l.fail(failed(ReasonSource, fmt.Errorf("reading from the source: %w", got.err)))
 	}
 }
 

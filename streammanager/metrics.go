@@ -1,6 +1,7 @@
 package streammanager
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,17 +76,46 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 	m.counts.ErrorsByType = map[event.Type]int64{}
 	if reg != nil {
 		reg = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, reg)
-		for _, c := range []prometheus.Collector{
-			m.eventsRead, m.events, m.outputs, m.errors, m.batchDuration, m.batchEvents, m.closed, m.windows, m.lanes, m.inFlight,
-			m.inFlightBytes, m.workers, m.busy, m.paused, m.eventLatency, m.lag, m.lagSec, m.commits, m.rebalances, m.rewinds, m.abandoned, m.skipped, m.over, m.transactions,
-		} {
-			if err := reg.Register(c); err != nil {
-				return nil, err
-			}
+		if err := m.register(reg); err != nil {
+			return nil, err
 		}
+		m.lag.Reset() // of a stream before this one
 	}
 	m.start(functions)
 	return m, nil
+}
+
+// register hands the metrics to reg. Those that a stream before this one has registered there go on, so that
+// no counter goes back when a stream is made again.
+func (m *metrics) register(reg prometheus.Registerer) error {
+	return errors.Join(
+		goOn(reg, &m.eventsRead), goOn(reg, &m.events), goOn(reg, &m.outputs), goOn(reg, &m.errors), goOn(reg, &m.batchDuration),
+		goOn(reg, &m.batchEvents), goOn(reg, &m.closed), goOn(reg, &m.windows), goOn(reg, &m.lanes), goOn(reg, &m.inFlight),
+		goOn(reg, &m.inFlightBytes), goOn(reg, &m.workers), goOn(reg, &m.busy), goOn(reg, &m.paused), goOn(reg, &m.eventLatency),
+		goOn(reg, &m.lag), goOn(reg, &m.lagSec), goOn(reg, &m.commits), goOn(reg, &m.rebalances), goOn(reg, &m.rewinds),
+		goOn(reg, &m.abandoned), goOn(reg, &m.skipped), goOn(reg, &m.over), goOn(reg, &m.transactions),
+	)
+}
+
+// goOn registers *c, or puts its equal in its place that reg already has.
+func goOn[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
+	err := reg.Register(*c)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if old, ok := already.ExistingCollector.(C); ok {
+			*c = old
+			return nil
+		}
+	}
+	return err
+}
+
+// idle sets what is of the moment to nothing when a stream has ended.
+func (m *metrics) idle() {
+	for _, g := range []prometheus.Gauge{m.windows, m.lanes, m.inFlight, m.inFlightBytes, m.busy, m.lagSec} {
+		g.Set(0)
+	}
+	m.lag.Reset()
 }
 
 // start lets every series whose labels are known begin at 0.

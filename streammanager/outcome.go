@@ -150,7 +150,7 @@ func (l *loop) leaveFailed(u *unit) {
 		return
 	}
 	l.finish(u, "")
-	l.fail(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message))
+	l.fail(event.Fatal(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message)))
 }
 
 // acked takes the answer of a sink for a unit.
@@ -181,7 +181,7 @@ func (l *loop) acked(u *unit, err error, checked bool) {
 		l.leave(u)
 	case errors.As(err, &reject) && u.failure != nil:
 		l.finish(u, "")
-		l.fail(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err))
+		l.fail(event.Fatal(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err)))
 	default:
 		l.finish(u, "")
 		l.sinkFailed(err)

@@ -49,7 +49,7 @@ func (l *loop) sinkFailed(err error) {
 		return
 	}
 	if l.s.rewinder == nil {
-		l.fail(fmt.Errorf("writing to the sink: %w", err))
+		l.fail(failed(ReasonSink, fmt.Errorf("writing to the sink: %w", err)))
 		return
 	}
 	if l.mode == draining && !l.until.IsZero() {

@@ -77,6 +77,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	s.pollCtx, s.interruptPoll = context.WithCancel(hard)
 	defer s.interruptPoll()
 	s.started = time.Now()
+	defer s.metrics.idle()
 	// The pool's own Stop runs on a pool that all pools of the process share; its workers end by
 	// themselves when they are idle, so that waiting for our tasks is enough.
 	poolCtx, cancelPool := context.WithCancel(context.WithoutCancel(ctx))
@@ -84,7 +85,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	s.pool = pond.NewPool(s.cfg.Workers, pond.WithQueueSize(2*s.cfg.Workers+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
 
 	if err := s.open(hard); err != nil {
-		return err
+		return failed(ReasonOpen, err)
 	}
 	var running sync.WaitGroup
 	running.Go(func() { (&reader{s: s}).run(hard, s.grants) })
@@ -95,7 +96,7 @@ func (s *Stream) Run(ctx context.Context) error {
 
 	l, err := newLoop(s)
 	if err == nil {
-		err = s.source.Open(hard, s)
+		err = failed(ReasonOpen, s.source.Open(hard, s))
 	}
 	if err == nil {
 		err = l.run(ctx)
