@@ -5,14 +5,14 @@ TOOL  = $(GO) tool -modfile=tools/go.mod
 
 # What `make test` does not run, named at its end.
 LEFT_OUT = fuzzing beyond the seeds (go test -fuzz NAME ./PACKAGE), more simulator seeds \
-	(go test ./test/sim -seeds N), benchmarks (make bench), full-size jobs (make mainjob)
+	(go test ./test/sim -seeds N), benchmarks (make bench), full-size jobs (make mainjob), all rounds on Apache Kafka (make chaos)
 
 # What `make build` stamps into the binary where git knows it. Go does so itself only where it may ask git.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 STAMP    = -X github.com/a0c75104/enricher/cli.version=$(VERSION) -X github.com/a0c75104/enricher/cli.commit=$(COMMIT)
 
-.PHONY: build demo test mainjob check check-format check-tidy check-generated lint vulncheck bench generate
+.PHONY: build demo test mainjob chaos check check-format check-tidy check-generated lint vulncheck bench generate
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(STAMP)' -o bin/enricher ./cmd/enricher
@@ -31,6 +31,12 @@ test:
 # The scenarios of test/mainjob at full size: 100,000 events beside brokers, workers and kills in processes of their own.
 mainjob:
 	$(GO) test -count=1 -timeout 30m -v -run . ./test/mainjob -full
+
+# The suites of test/kafka with all their rounds, and the table of what they found, which is also written to CHAOS_REPORT.
+CHAOS_REPORT ?= $(CURDIR)/.kafka/report.md
+
+chaos:
+	CI=1 $(GO) test -count=1 -timeout 45m -v -run . ./test/kafka -full -report $(CHAOS_REPORT)
 
 check: check-format check-tidy check-generated lint test bench vulncheck
 

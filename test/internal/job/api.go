@@ -1,0 +1,176 @@
+//go:build unix
+
+package job
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// API is the slow thing that workers call: GET /page/KEY?id=ID.
+type API struct {
+	// URL is where it serves.
+	URL string
+
+	ended chan struct{} // lets hanging calls go at the end of the test
+
+	mu       sync.Mutex // guards what follows
+	delay    time.Duration
+	calls    map[int]int
+	answered map[int]int // by key
+	total    int         // answers
+	hanging  map[int]bool
+	inside   int // calls in progress
+	most     int // of them at once, at most
+	last     time.Time
+	stall    time.Duration
+}
+
+// StartAPI serves on loopback until the test ends. Each call takes delay.
+func StartAPI(t testing.TB, delay time.Duration) *API {
+	t.Helper()
+	a := &API{
+		delay: delay, ended: make(chan struct{}),
+		calls: map[int]int{}, answered: map[int]int{}, hanging: map[int]bool{},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /page/{key}", a.serve)
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		close(a.ended)
+		server.CloseClientConnections() // of workers that were killed
+		server.Close()
+	})
+	a.URL = server.URL
+	return a
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.Atoi(r.URL.Query().Get("id"))
+	key, errKey := strconv.Atoi(r.PathValue("key"))
+	if err != nil || errKey != nil {
+		http.Error(w, "id and key are numbers", http.StatusBadRequest)
+		return
+	}
+	delay, hangs := a.enter(id, key)
+	defer a.leave()
+	answer := time.NewTimer(delay)
+	defer answer.Stop()
+	due := answer.C
+	if hangs {
+		due = nil
+	}
+	select {
+	case <-due:
+	case <-a.ended:
+		return
+	case <-r.Context().Done():
+		return
+	}
+	a.count(key)
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"id":%d,"text":"content of event %d"}`, id, id)
+}
+
+func (a *API) enter(id, key int) (delay time.Duration, hangs bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls[id]++
+	a.inside++
+	a.most = max(a.most, a.inside)
+	return a.delay, a.hanging[key]
+}
+
+func (a *API) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inside--
+}
+
+func (a *API) count(key int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answered[key]++
+	a.total++
+	if now := time.Now(); a.last.IsZero() {
+		a.last = now
+	} else {
+		a.stall = max(a.stall, now.Sub(a.last))
+		a.last = now
+	}
+}
+
+// SetDelay changes how long calls take, from the next one on.
+func (a *API) SetDelay(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.delay = d
+}
+
+// Hang makes calls of key hang until the caller gives up.
+func (a *API) Hang(key int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hanging[key] = true
+}
+
+// Answers returns how many calls were answered.
+func (a *API) Answers() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.total
+}
+
+// LongestStall returns the longest time between an answer and the one before it.
+func (a *API) LongestStall() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stall
+}
+
+// AnswersByKey returns how many calls of each key were answered.
+func (a *API) AnswersByKey() map[int]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.answered)
+}
+
+// CallsByID returns how often each event was asked for.
+func (a *API) CallsByID() map[int]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.calls)
+}
+
+// RepeatedCalls returns how many calls were made for events that had been asked for before.
+func (a *API) RepeatedCalls() int {
+	n := 0
+	for _, calls := range a.CallsByID() {
+		n += calls - 1
+	}
+	return n
+}
+
+// MostAtOnce returns the largest number of calls that were in progress together.
+func (a *API) MostAtOnce() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.most
+}
+
+// Rate measures for a while how many calls are answered in a second.
+func (a *API) Rate(t testing.TB, while time.Duration) float64 {
+	t.Helper()
+	before, start := a.Answers(), time.Now()
+	select {
+	case <-time.After(while):
+	case <-t.Context().Done():
+	}
+	return float64(a.Answers()-before) / time.Since(start).Seconds()
+}

@@ -1,0 +1,141 @@
+//go:build unix
+
+package job
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Families are metrics by name.
+type Families map[string]*dto.MetricFamily
+
+// Value adds up the series of a counter or gauge that have all the labels, each written name=value.
+func (f Families) Value(name string, labels ...string) float64 {
+	var total float64
+	for _, m := range f[name].GetMetric() {
+		if hasLabels(m, labels) {
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+		}
+	}
+	return total
+}
+
+func hasLabels(m *dto.Metric, labels []string) bool {
+	for _, want := range labels {
+		name, value, _ := strings.Cut(want, "=")
+		found := false
+		for _, l := range m.GetLabel() {
+			found = found || l.GetName() == name && l.GetValue() == value
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// ByLabel sums up counters, and the observations of histograms, by the values of labels.
+func (f Families) ByLabel(name string, labels ...string) map[string]float64 {
+	found := map[string]float64{}
+	for _, m := range f[name].GetMetric() {
+		values := make([]string, len(labels))
+		for _, l := range m.GetLabel() {
+			if i := slices.Index(labels, l.GetName()); i >= 0 {
+				values[i] = l.GetValue()
+			}
+		}
+		found[strings.Join(values, " ")] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return found
+}
+
+// Sample is what a worker told, and the kernel of it, at some time.
+type Sample struct {
+	Commits  float64 // that succeeded
+	Emitted  float64 // events
+	InFlight float64 // events
+	Resident float64 // bytes
+}
+
+// Watch reads the metrics of a worker all the time, until the worker has ended.
+type Watch struct {
+	done sync.WaitGroup
+
+	mu             sync.Mutex // guards what follows
+	last, atCommit Sample
+	most           Sample
+}
+
+// NewWatch begins to watch w, until w or the test ends. A paused worker is waited for.
+func NewWatch(w *Worker, every time.Duration) *Watch {
+	f := &Watch{}
+	ctx := w.t.Context()
+	f.done.Go(func() { f.run(ctx, w, every) })
+	w.t.Cleanup(f.done.Wait)
+	return f
+}
+
+func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		metrics, err := w.Scrape(ctx)
+		if err != nil {
+			return // the worker has ended
+		}
+		f.add(Sample{
+			Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
+			Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
+			InFlight: metrics.Value("enricher_in_flight_events"),
+			Resident: Resident(w.Pid),
+		})
+		select {
+		case <-tick.C:
+		case <-w.Ended():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *Watch) add(now Sample) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Commits > f.last.Commits {
+		f.atCommit = f.last
+	}
+	f.last = now
+	f.most = Sample{
+		Commits: max(f.most.Commits, now.Commits), Emitted: max(f.most.Emitted, now.Emitted),
+		InFlight: max(f.most.InFlight, now.InFlight), Resident: max(f.most.Resident, now.Resident),
+	}
+}
+
+// Ended waits until the worker has, and returns the newest sample and the one before the newest commit was seen.
+func (f *Watch) Ended() (last, atCommit Sample) {
+	f.done.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last, f.atCommit
+}
+
+// Last returns the newest sample.
+func (f *Watch) Last() Sample {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// Most returns the largest value of each kind.
+func (f *Watch) Most() Sample {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most
+}

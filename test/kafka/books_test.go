@@ -1,0 +1,218 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/a0c75104/enricher/test/internal/job"
+	"github.com/a0c75104/enricher/test/kafka/cluster"
+)
+
+// What workers may have, at the default limits or less, whatever happens.
+const (
+	mostResident   = 256 << 20
+	mostGoroutines = 200
+)
+
+// books are what a suite's books say once it has settled.
+type books struct {
+	job.Delivery
+	failed  int // error events
+	allowed int // repeats that the crashes explain
+	outputs []job.Output
+}
+
+// check settles, reads back with another client what was written, and holds it to the promises:
+//   - no event is lost, out of the order of its key or in two partitions, and none is an error event;
+//   - no more is repeated than crashes explain, and what the suite allows beside that;
+//   - every partition is committed to its end;
+//   - the counters of the workers agree with the broker's;
+//   - memory and goroutines stay within bounds.
+//
+// It adds a line to the report.
+func (u *suite) check(allowed int) books {
+	u.t.Helper()
+	u.settle()
+	b := u.read()
+	b.allowed = allowed + u.explained(b.outputs)
+	if b.Lost > 0 || b.Disordered > 0 || b.Moved > 0 || b.failed > 0 {
+		u.t.Errorf("delivered %v and %d error events, want nothing lost, out of order, moved or failed", b.Delivery, b.failed)
+	}
+	if b.Repeated > b.allowed {
+		u.t.Errorf("%d outputs are repeated, want at most %d", b.Repeated, b.allowed)
+	}
+	u.checkCommits()
+	u.checkWorkers(b)
+	if len(u.events) == 0 || b.Outputs == 0 {
+		u.t.Error("the suite ran nothing")
+	}
+	report.add(line{
+		suite: u.t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,
+		disordered: b.Disordered, errors: b.failed, stall: u.api.LongestStall(), took: time.Since(u.began),
+	})
+	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, b.failed,
+		u.api.LongestStall().Round(time.Millisecond), time.Since(u.began).Round(time.Millisecond))
+	return b
+}
+
+// read reads outputs and error events with librdkafka, as a reader that wants what is committed.
+func (u *suite) read() books {
+	u.t.Helper()
+	records, err := u.c.ReadBack(u.t.Context(), u.output, cluster.ReadOptions{Committed: true})
+	must(u.t, err)
+	var b books
+	for _, r := range records {
+		o, err := job.ParseOutput(r.Partition, r.Offset, r.Key, r.Value)
+		must(u.t, err)
+		if o.ID >= len(u.events) {
+			u.t.Fatalf("output %d/%d is of event %d, which was not written", r.Partition, r.Offset, o.ID)
+		}
+		b.outputs = append(b.outputs, o)
+	}
+	records, err = u.c.ReadBack(u.t.Context(), u.errors, cluster.ReadOptions{Committed: true})
+	must(u.t, err)
+	b.failed = len(records)
+	failed := map[int]bool{}
+	for _, r := range records {
+		var value struct{ Load struct{ ID int } }
+		must(u.t, json.Unmarshal(r.Value, &value)) // an error event is the event itself
+		failed[value.Load.ID] = true
+	}
+	b.Delivery = job.DeliveryOf(u.events, b.outputs, failed)
+	return b
+}
+
+// explained returns how many repeats the crashes explain: what a worker had written and not committed when it was
+// killed. That is no more than its limit, and what has left since its last commit.
+func (u *suite) explained(outputs []job.Output) int {
+	u.t.Helper()
+	by := job.ByOwner(outputs)
+	n := 0
+	for _, w := range u.workers {
+		if !w.crashed {
+			continue
+		}
+		behind := 0
+		for _, o := range by[w.Name] {
+			if from := u.events[o.ID]; from.Offset >= w.committed[from.Partition] {
+				behind++
+			}
+		}
+		_, atCommit := w.watch.Ended()
+		if since := len(by[w.Name]) - int(atCommit.Emitted); behind > u.setup.limit+since {
+			u.t.Errorf("%s was killed with %d outputs behind its commits, want at most the %d in flight and %d since the last commit",
+				w.Name, behind, u.setup.limit, since)
+		}
+		n += behind
+	}
+	return n
+}
+
+// checkCommits holds the committed offset of each partition to its end.
+func (u *suite) checkCommits() {
+	u.t.Helper()
+	ends, err := job.Ends(u.t.Context(), u.c.Admin, u.input)
+	must(u.t, err)
+	done, err := job.Committed(u.t.Context(), u.c.Admin, u.group, u.input)
+	must(u.t, err)
+	for partition, end := range ends {
+		if done[partition] != end {
+			u.t.Errorf("partition %d is committed to %d, want its end %d", partition, done[partition], end)
+		}
+	}
+}
+
+// checkWorkers compares the counters of those that run to the broker's, and what all had to their bounds.
+func (u *suite) checkWorkers(b books) {
+	u.t.Helper()
+	by := job.ByOwner(b.outputs)
+	for _, w := range u.workers {
+		if most := w.watch.Most(); most.Resident > mostResident || most.InFlight > float64(u.setup.limit) {
+			u.t.Errorf("%s had %.0f MiB and %.0f events in flight, want at most %d MiB and %d events", w.Name,
+				most.Resident/(1<<20), most.InFlight, mostResident>>20, u.setup.limit)
+		}
+		if made := float64(len(by[w.Name])); w.watch.Last().Emitted > made {
+			u.t.Errorf("%s has counted %.0f events as emitted, and the broker has %.0f of it", w.Name, w.watch.Last().Emitted, made)
+		}
+		if w.Running() {
+			u.checkCounters(w, float64(len(by[w.Name])))
+		}
+	}
+}
+
+// checkCounters holds a worker that runs to what the broker has of it, once it has nothing to do.
+func (u *suite) checkCounters(w *worker, made float64) {
+	u.t.Helper()
+	wrong := ""
+	job.WaitFor(u.t, patience, w.Name+" has nothing to do", func() bool {
+		wrong = ""
+		m := w.Metrics()
+		for name, want := range map[string]float64{
+			"enricher_outputs_total": made, "enricher_source_lag": 0, "enricher_in_flight_events": 0, "enricher_lanes": 0,
+			"enricher_windows_open": 0, "enricher_workers_busy": 0,
+		} {
+			if got := m.Value(name); got != want {
+				wrong += fmt.Sprintf(" %s=%.0f (want %.0f)", name, got, want)
+			}
+		}
+		if n := m.Value("go_goroutines"); n > mostGoroutines {
+			wrong += fmt.Sprintf(" go_goroutines=%.0f (want at most %d)", n, mostGoroutines)
+		}
+		return wrong == "" || time.Since(u.began) > 20*time.Minute
+	})
+	if wrong != "" {
+		u.t.Errorf("%s says%s", w.Name, wrong)
+	}
+}
+
+// report is what all suites found.
+var report table
+
+type table struct {
+	mu    sync.Mutex // guards lines
+	lines []line
+}
+
+// line is what a suite found.
+type line struct {
+	suite                                                       string
+	rounds, events, lost, repeated, allowed, disordered, errors int
+	stall, took                                                 time.Duration
+}
+
+func (r *table) add(l line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, l)
+}
+
+// write prints the table, in full runs, and writes it to file, if that is named.
+func (r *table) write(file string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var text strings.Builder
+	out := tabwriter.NewWriter(&text, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(out, "| suite\t| rounds\t| events\t| lost\t| duplicated\t| explained by faults\t| out of order\t| error events\t| longest stall\t| took\t|")
+	fmt.Fprintln(out, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
+	for _, l := range r.lines {
+		fmt.Fprintf(out, "| %s\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %v\t| %v\t|\n", strings.TrimPrefix(l.suite, "Test"), l.rounds, l.events,
+			l.lost, l.repeated, l.allowed, l.disordered, l.errors, l.stall.Round(10*time.Millisecond), l.took.Round(100*time.Millisecond))
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if *full && len(r.lines) > 0 {
+		fmt.Fprint(os.Stdout, text.String())
+	}
+	if file == "" {
+		return nil
+	}
+	return os.WriteFile(file, []byte(text.String()), 0o644)
+}

@@ -1,0 +1,245 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/test/internal/job"
+	"github.com/a0c75104/enricher/test/kafka/cluster"
+)
+
+// suite is a job under test on topics of its own, and its books.
+type suite struct {
+	t     *testing.T
+	c     *cluster.Cluster
+	api   *job.API
+	setup setup
+	began time.Time
+
+	// Names of its own.
+	input, output, errors, group string
+
+	workers []*worker // all that were started
+	feeding *feed
+	rounds  int
+
+	mu     sync.Mutex // guards events
+	events job.Loaded
+}
+
+// setup says what a suite works with. Zero values have defaults.
+type setup struct {
+	partitions int           // of input and output; 8
+	keys       int           // 500
+	delay      time.Duration // of a call; 10ms
+	backlog    int           // events that are written and not yet answered, at most; 2000
+	limit      int           // limits.in_flight_events; 500
+	file       string        // pipeline file with the marks of suiteFile; suiteFile
+	connection string        // text under kafka:; that of the cluster
+	set        []string      // overrides for every worker
+}
+
+// suiteFile is the pipeline of a suite. Marks between % are filled in.
+const suiteFile = `
+name: %GROUP%
+kafka: %KAFKA%
+source:
+  kafka:
+    topics: [%INPUT%]
+    options: {session.timeout.ms: 1500, heartbeat.interval.ms: 250, metadata.max.age.ms: 5000}
+partition_by: [.wiki_id, .page.page_id]
+workers: 16
+commit_interval: 200ms
+shutdown_timeout: 15s
+limits: {in_flight_events: %LIMIT%}
+process:
+  - name: content
+    http:
+      url: %API%/page/\(.page.page_id)?id=\(.load.id)
+      into: .content
+  - jq: .load.owner = "%WORKER%"
+sink:
+  kafka: {topic: %OUTPUT%}
+error_sink:
+  kafka: {topic: %ERRORS%}
+gateway: {listen: "127.0.0.1:0"}
+`
+
+var suites atomic.Int64
+
+// newSuite makes topics and an API for a suite on c.
+func newSuite(t *testing.T, c *cluster.Cluster, s setup) *suite {
+	t.Helper()
+	s.partitions, s.keys, s.backlog, s.limit = or(s.partitions, 8), or(s.keys, 500), or(s.backlog, 2000), or(s.limit, 500)
+	s.delay, s.file, s.connection = or(s.delay, 10*time.Millisecond), or(s.file, suiteFile), or(s.connection, c.Connection(""))
+	name := fmt.Sprintf("suite-%d", suites.Add(1))
+	u := &suite{
+		t: t, c: c, api: job.StartAPI(t, s.delay), setup: s, began: time.Now(),
+		input: name + "-in", output: name + "-out", errors: name + "-errors", group: name,
+	}
+	for topic, partitions := range map[string]int{u.input: s.partitions, u.output: s.partitions, u.errors: 1} {
+		made, err := c.Admin.CreateTopic(t.Context(), int32(partitions), -1, nil, topic)
+		must(t, errors.Join(err, made.Err))
+	}
+	return u
+}
+
+// or returns v, or instead where v is zero.
+func or[T comparable](v, instead T) T {
+	var zero T
+	if v == zero {
+		return instead
+	}
+	return v
+}
+
+// worker is one of a suite, and what is watched of it.
+type worker struct {
+	*job.Worker
+	watch     *job.Watch
+	crashed   bool            // what it had in flight may be repeated
+	committed map[int32]int64 // when it had crashed
+}
+
+// start starts a worker, with overrides.
+func (u *suite) start(set ...string) *worker {
+	u.t.Helper()
+	file := strings.NewReplacer("%GROUP%", u.group, "%KAFKA%", u.setup.connection, "%INPUT%", u.input, "%OUTPUT%", u.output,
+		"%ERRORS%", u.errors, "%API%", u.api.URL, "%LIMIT%", fmt.Sprint(u.setup.limit)).Replace(u.setup.file)
+	w := &worker{Worker: job.StartWorker(u.t, job.WorkerConfig{
+		Binary: enricherBinary, File: file, Set: append(append([]string{}, u.setup.set...), set...), Patience: patience,
+	})}
+	w.watch = job.NewWatch(w.Worker, 25*time.Millisecond)
+	u.workers = append(u.workers, w)
+	return w
+}
+
+// crash kills a worker as kill -9 does.
+func (u *suite) crash(w *worker) {
+	u.t.Helper()
+	w.crashed = true
+	w.Kill()
+	var err error
+	w.committed, err = job.Committed(within(u.t, time.Second), u.c.Admin, u.group, u.input) // before the next owner commits
+	must(u.t, err)
+}
+
+// working waits until w has a part in the work.
+func (u *suite) working(w *worker) {
+	u.t.Helper()
+	waitFor(u.t, w.Name+" has a part in the work", func() bool { return w.watch.Last().Emitted > 0 || !w.Running() })
+}
+
+// stop asks a worker to end, and holds it to its shutdown_timeout and status 0.
+func (u *suite) stop(w *worker) {
+	u.t.Helper()
+	w.Terminate()
+	if status, took := w.Wait(); status != 0 || took > 16*time.Second {
+		u.t.Errorf("%s ended with status %d after %v, want 0 within shutdown_timeout 15s", w.Name, status, took)
+	}
+}
+
+// alive returns the workers that run.
+func (u *suite) alive() []*worker {
+	var running []*worker
+	for _, w := range u.workers {
+		if w.Running() {
+			running = append(running, w)
+		}
+	}
+	return running
+}
+
+// feed writes events as long as a suite goes on.
+type feed struct {
+	stop context.CancelFunc
+	done sync.WaitGroup
+	err  error // why it ended; holds after done
+}
+
+// begin writes events to the input until settle, never more than setup.backlog ahead of the answers.
+func (u *suite) begin() {
+	ctx, stop := context.WithCancel(u.t.Context())
+	u.feeding = &feed{stop: stop}
+	maker := job.NewMaker(u.t, 1, 0)
+	u.feeding.done.Go(func() { u.feeding.err = u.write(ctx, maker) })
+	u.t.Cleanup(func() { stop(); u.feeding.done.Wait() })
+}
+
+func (u *suite) write(ctx context.Context, maker *job.Maker) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for ahead := u.written() - u.distinct(); ahead < u.setup.backlog; ahead++ {
+			id, origin, record := maker.Make(u.input, maker.AnyOf(u.setup.keys), 0)
+			u.mu.Lock()
+			u.events = append(u.events, origin)
+			u.mu.Unlock()
+			u.c.Client.Produce(u.t.Context(), record, func(r *kgo.Record, err error) {
+				if err != nil && u.t.Context().Err() == nil {
+					u.t.Errorf("writing event %d: %v", id, err)
+				}
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				u.events[id].Partition, u.events[id].Offset = r.Partition, r.Offset
+			})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return u.c.Client.Flush(u.t.Context())
+		}
+	}
+}
+
+func (u *suite) written() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.events)
+}
+
+// distinct returns how many events were answered at least once, or a little more.
+func (u *suite) distinct() int { return u.api.Answers() - u.api.RepeatedCalls() }
+
+// progress waits until so many more calls were answered.
+func (u *suite) progress(calls int) {
+	u.t.Helper()
+	from := u.api.Answers()
+	waitFor(u.t, fmt.Sprintf("%d more calls are answered", calls), func() bool { return u.api.Answers() >= from+calls })
+}
+
+// settle ends the feed and waits until everything is committed.
+func (u *suite) settle() {
+	u.t.Helper()
+	if u.feeding != nil {
+		u.feeding.stop()
+		u.feeding.done.Wait()
+		must(u.t, u.feeding.err)
+	}
+	var err error
+	waitFor(u.t, "everything is committed", func() bool {
+		var idle bool
+		idle, err = job.Idle(u.t.Context(), u.c.Admin, u.group, u.input)
+		return idle
+	})
+	must(u.t, err)
+}
+
+// owners returns how many members of the group have partitions, -1 where nobody can tell now.
+func (u *suite) owners() int {
+	n, err := job.Owners(u.t.Context(), u.c.Admin, u.group)
+	if err != nil {
+		return -1
+	}
+	return n
+}
