@@ -206,7 +206,7 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]int64, err
 	if !begun && !s.owns(streammanager.TopicPartition{Topic: topic}) {
 		return nil, nil
 	}
-	if begun || s.cfg.Start == Earliest {
+	if begun || s.cfg.Start == Earliest || s.madeAgain(ctx, topic) {
 		err = s.list(ctx, s.adm.ListStartOffsets, topic, found)
 	} else {
 		err = s.list(ctx, s.adm.ListEndOffsets, topic, found)

@@ -32,8 +32,9 @@ const (
 type limits struct {
 	ctx     context.Context // of the requests; ends with the sink
 	t       *troubles
-	most    int64 // what the client allows itself
-	forgive bool  // that a topic does not exist is no trouble: it comes into being when it is written to, or its events are at fault
+	most    int64                   // what the client allows itself
+	see     func(kadm.TopicDetails) // gets the topics that were found
+	forgive bool                    // that a topic does not exist is no trouble: it comes into being when it is written to, or its events are at fault
 	adm     *kadm.Client
 	nudge   chan struct{}
 
@@ -50,7 +51,9 @@ func newLimits(ctx context.Context, t *troubles, most int64, forgive bool) *limi
 }
 
 // start gives l its way to the brokers.
-func (l *limits) start(adm *kadm.Client, topic string) { l.adm, l.topic = adm, topic }
+func (l *limits) start(adm *kadm.Client, topic string, see func(kadm.TopicDetails)) {
+	l.adm, l.topic, l.see = adm, topic, see
+}
 
 // of returns the bytes that a record of topic may take. It asks for a topic that it sees the first time.
 func (l *limits) of(topic string) int64 {
@@ -136,7 +139,7 @@ func (l *limits) refresh() bool {
 		_, err := l.adm.BrokerMetadata(ctx)
 		return answered(l.ctx, l.t, err)
 	}
-	well := l.forgive || lookAt(l.ctx, l.adm, l.t, "create it, or correct the sink's topic", topics)
+	well := l.forgive || lookAt(l.ctx, l.adm, l.t, "create it, or correct the sink's topic", topics, l.see)
 	return answered(l.ctx, l.t, l.ask(ctx, topics...)) && well
 }
 

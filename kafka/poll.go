@@ -97,6 +97,7 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 		}
 		if len(f.Records) > 0 && f.Err == nil && len(p.ill) > 0 {
 			delete(p.ill, tp)
+			s.ids.doubts(tp.Topic, false)
 			s.t.healed(partitionTrouble(tp))
 		}
 	})
@@ -138,7 +139,8 @@ func (s *Source) errors(ctx context.Context, fetched kgo.Fetches) error {
 		case errors.Is(err, kerr.OffsetOutOfRange):
 			gone[tp] = struct{}{}
 		case topic == "":
-			// Of the group: the hook has noted it.
+			// Of the group: the hook has noted it. It cannot ask for offsets of a topic that was made again.
+			s.lookSoon()
 		case partition < 0:
 			s.t.note(trouble{kind: troubleTopic, about: topic}, topicError(topic, err, "create it, or correct topics"))
 		default:
@@ -172,6 +174,10 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 	}
 	err = fmt.Errorf("reading topic %q partition %d at offset %d: %w", tp.Topic, tp.Partition, at, err)
 	s.t.note(partitionTrouble(tp), err)
+	if errors.Is(err, kerr.UnknownTopicID) {
+		s.ids.doubts(tp.Topic, true)
+		s.lookSoon()
+	}
 	if s.poll.ill == nil {
 		s.poll.ill = map[streammanager.TopicPartition]int{}
 	}

@@ -41,6 +41,7 @@ type Sink struct {
 
 	cl       *kgo.Client
 	limits   *limits
+	remade   *remade
 	made     *made              // nil where a topic is waited for
 	end      context.CancelFunc // ends the client
 	endWatch context.CancelFunc
@@ -64,6 +65,7 @@ var (
 	_ streammanager.Single   = (*Sink)(nil)
 	_ streammanager.Health   = (*Sink)(nil)
 	_ streammanager.Buffered = (*Sink)(nil)
+	_ streammanager.Staller  = (*Sink)(nil)
 )
 
 // NewSink checks cfg and opens nothing. A nil logger says nothing.
@@ -109,7 +111,9 @@ func (s *Sink) Open(ctx context.Context) error {
 	}
 	s.cl, s.end, s.endWatch = cl, end, endWatch
 	s.set.sayIdle(s.t.log)
-	s.limits.start(kadm.NewClient(cl), s.cfg.Topic)
+	s.remade = newRemade(cl, kadm.NewClient(cl), s.t)
+	s.watching.Go(func() { s.remade.run(watch) })
+	s.limits.start(kadm.NewClient(cl), s.cfg.Topic, s.remade.see)
 	s.watching.Go(s.limits.watch)
 	if s.cfg.TopicOf != nil && !s.cfg.WaitForTopics {
 		s.made = newMade(cl, kadm.NewClient(cl), s.t, s.limits)
@@ -245,6 +249,8 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 	}
 	var refused event.Type
 	switch {
+	case errors.Is(err, kerr.UnknownTopicID):
+		s.remade.queue(topic)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		refused = event.TooLarge
 		s.limits.again()
@@ -267,6 +273,8 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 // sinkError adds what to do.
 func sinkError(topic string, err error) error {
 	switch {
+	case errors.Is(err, kerr.UnknownTopicID):
+		return fmt.Errorf("topic %q was deleted and made again: what waited for the old one is written anew: %w", topic, err)
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed):
 		return topicError(topic, err, "create it, or correct the sink's topic")
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
@@ -297,6 +305,14 @@ func (s *Sink) Close(ctx context.Context) error {
 
 // Health implements streammanager.Health.
 func (s *Sink) Health() error { return s.t.worst(troubleSink) }
+
+// Stalled implements streammanager.Staller.
+func (s *Sink) Stalled() map[streammanager.Stall]int64 {
+	if s.remade == nil {
+		return nil
+	}
+	return s.remade.Stalled()
+}
 
 // BufferBytes implements streammanager.Buffered.
 func (s *Sink) BufferBytes() int64 { return s.set.number("buffer.memory") }

@@ -64,6 +64,10 @@ type Source struct {
 	closing bool
 	wake    context.CancelFunc // ends the wait of Poll
 
+	stalls
+	ids   identities
+	nudge chan struct{} // has the topics looked at soon
+
 	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
 	skipped  atomic.Int64
 	poll     poll // belongs to Poll
@@ -83,6 +87,7 @@ var (
 	_ streammanager.Pauser    = (*Source)(nil)
 	_ streammanager.Health    = (*Source)(nil)
 	_ streammanager.Buffered  = (*Source)(nil)
+	_ streammanager.Staller   = (*Source)(nil)
 )
 
 // NewSource checks cfg and opens nothing. A nil logger says nothing.
@@ -93,6 +98,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 	}
 	s := &Source{
 		cfg: cfg, set: set, t: newTroubles(logger, &cfg.Connection), opened: make(chan struct{}), tell: make(turn, 1),
+		nudge:   make(chan struct{}, 1),
 		owned:   map[streammanager.TopicPartition]struct{}{},
 		held:    map[streammanager.TopicPartition]*holding{},
 		paused:  map[streammanager.TopicPartition]struct{}{},

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,21 +19,44 @@ func (s *Source) watch(ctx context.Context) {
 		if !s.look(ctx) {
 			every = min(every, lookAgain)
 		}
-		if !pause(ctx, every) {
+		if !s.untilLook(ctx, every) {
 			return
 		}
+	}
+}
+
+// untilLook waits for the next look, and reports whether ctx goes on. Trouble with a topic brings it forward.
+func (s *Source) untilLook(ctx context.Context, every time.Duration) bool {
+	soon, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	if pause(soon, min(every, lookAtMost)) {
+		select {
+		case <-s.nudge:
+		case <-soon.Done():
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// lookSoon brings the next look forward.
+func (s *Source) lookSoon() {
+	select {
+	case s.nudge <- struct{}{}:
+	default:
 	}
 }
 
 const (
 	lookAgain   = 2 * time.Second
 	lookTimeout = 10 * time.Second
+	// lookAtMost is the least time between two looks that trouble brings forward.
+	lookAtMost = time.Second
 )
 
 // look reports whether all is well with the topics.
 func (s *Source) look(ctx context.Context) bool {
 	if s.names == nil {
-		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.cfg.Topics)
+		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.cfg.Topics, s.recognize)
 	}
 	ask, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -40,11 +64,13 @@ func (s *Source) look(ctx context.Context) bool {
 	if !answered(ctx, s.t, err) {
 		return false
 	}
-	for _, td := range found {
-		if slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(td.Topic) }) {
-			s.t.healed(trouble{kind: troubleTopic})
-			return true
-		}
+	maps.DeleteFunc(found, func(topic string, _ kadm.TopicDetail) bool {
+		return !slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(topic) })
+	})
+	s.recognize(found)
+	if len(found) > 0 {
+		s.t.healed(trouble{kind: troubleTopic})
+		return true
 	}
 	s.t.note(trouble{kind: troubleTopic}, fmt.Errorf("no topic has a name that %s matches as a whole: create one, or correct topics", strings.Join(s.cfg.Topics, ", ")))
 	return false
@@ -80,14 +106,15 @@ func (e *noAnswerError) Error() string {
 }
 func (e *noAnswerError) Unwrap() error { return e.err }
 
-// lookAt notes which topics do not exist, and reports whether all do.
-func lookAt(ctx context.Context, adm *kadm.Client, t *troubles, cure string, topics []string) bool {
+// lookAt notes which topics do not exist, and reports whether all do. see gets what was found.
+func lookAt(ctx context.Context, adm *kadm.Client, t *troubles, cure string, topics []string, see func(kadm.TopicDetails)) bool {
 	ask, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	found, err := adm.ListTopics(ask, topics...)
 	if !answered(ctx, t, err) {
 		return false
 	}
+	see(found)
 	well := true
 	for _, name := range topics {
 		about := trouble{kind: troubleTopic, about: name}

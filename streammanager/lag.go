@@ -30,6 +30,7 @@ func (l *loop) observeLag() {
 		l.s.metrics.skipped.Add(float64(now - l.skipped))
 		l.skipped = now
 	}
+	l.countStalls()
 	l.s.setStall(stall)
 }
 
@@ -48,6 +49,7 @@ func (l *loop) stall(p *partition) error {
 		p.tp.Topic, p.tp.Partition, at, still.Round(time.Second), max(p.seen-at, int64(p.tracker.length)))
 	if !p.stalled {
 		p.stalled = true
+		l.s.metrics.stalls.WithLabelValues(string(StallEvent)).Inc()
 		l.s.log.Warn("partition stalled", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", at, "err", err)
 	}
 	return err
@@ -57,4 +59,25 @@ func (s *Stream) setStall(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stall = err
+}
+
+// countStalls adds what source and sinks have found since they were last asked.
+func (l *loop) countStalls() {
+	for _, part := range []any{l.s.source, l.s.sink, l.s.errorSink} {
+		st, ok := part.(Staller)
+		if !ok {
+			continue
+		}
+		for what, n := range st.Stalled() {
+			key := counted{part, what}
+			l.s.metrics.stalls.WithLabelValues(string(what)).Add(float64(n - l.counted[key]))
+			l.counted[key] = n
+		}
+	}
+}
+
+// counted is a number that a part of the stream keeps, and that was added to a metric.
+type counted struct {
+	part any
+	what Stall
 }

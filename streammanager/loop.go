@@ -54,6 +54,7 @@ type loop struct {
 	rewind  rewinding
 	tx      *transaction // nil where the source has none
 
+	counted   map[counted]int64
 	skipped   int64         // by the source, when it was last asked
 	said      map[kind]said // error events
 	limitedAt time.Time     // since when a limit stops the polling
@@ -73,7 +74,7 @@ func newLoop(s *Stream) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}}
+	l := &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}, counted: map[counted]int64{}}
 	if s.transactor != nil {
 		l.tx = &transaction{timeout: s.transactor.TransactionTimeout(), bound: s.cfg.Workers}
 		l.openTransaction()

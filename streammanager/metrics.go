@@ -16,7 +16,7 @@ var Buckets = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1,
 // metrics of one stream. The loop writes them, save commits.
 type metrics struct {
 	eventsRead                                                     *prometheus.CounterVec
-	events, errors, closed, commits, transactions                  *prometheus.CounterVec
+	events, errors, closed, commits, transactions, stalls          *prometheus.CounterVec
 	outputs, paused, rebalances, rewinds, abandoned, skipped, over prometheus.Counter
 	batchDuration, batchEvents, eventLatency                       prometheus.Histogram
 	windows, lanes, inFlight, inFlightBytes, workers, busy, lagSec prometheus.Gauge
@@ -66,6 +66,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		lagSec:        gauge("enricher_source_lag_seconds", "Age of the oldest unfinished record that was read."),
 		commits:       counterVec("enricher_commits_total", "Commits by outcome.", "outcome"),
 		transactions:  counterVec("enricher_transactions_total", "Transactions committed, or aborted for a reason.", "outcome"),
+		stalls:        counterVec("enricher_stalls_total", "What was found to stand still, by what it was.", "reason"),
 		rebalances:    counter("enricher_rebalances_total", "Changes of the assignment."),
 		rewinds:       counter("enricher_rewinds_total", "Returns to the committed offsets after a failure of the sink."),
 		abandoned:     counter("enricher_calls_abandoned_total", "Calls that did not return after their deadline."),
@@ -93,7 +94,7 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 		goOn(reg, &m.batchEvents), goOn(reg, &m.closed), goOn(reg, &m.windows), goOn(reg, &m.lanes), goOn(reg, &m.inFlight),
 		goOn(reg, &m.inFlightBytes), goOn(reg, &m.workers), goOn(reg, &m.busy), goOn(reg, &m.paused), goOn(reg, &m.eventLatency),
 		goOn(reg, &m.lag), goOn(reg, &m.lagSec), goOn(reg, &m.commits), goOn(reg, &m.rebalances), goOn(reg, &m.rewinds),
-		goOn(reg, &m.abandoned), goOn(reg, &m.skipped), goOn(reg, &m.over), goOn(reg, &m.transactions),
+		goOn(reg, &m.abandoned), goOn(reg, &m.skipped), goOn(reg, &m.over), goOn(reg, &m.transactions), goOn(reg, &m.stalls),
 	)
 }
 
@@ -139,6 +140,9 @@ func (m *metrics) start(functions []string) {
 	}
 	for _, t := range []event.Type{event.MissingField, event.Expression, event.TooLarge, event.Rejected} {
 		m.errors.WithLabelValues(string(t), "sink")
+	}
+	for _, r := range Stalls() {
+		m.stalls.WithLabelValues(string(r))
 	}
 	types := []event.Type{
 		event.InvalidEvent, event.MissingField, event.Expression, event.NotFound, event.NoContent, event.EmptyResponse, event.InvalidResponse,

@@ -272,6 +272,7 @@ func (st Status) plus(later Status) Status {
 	sum.Dropped += st.Dropped
 	sum.Errors += st.Errors
 	sum.Outputs += st.Outputs
+	sum.PassedOver += st.PassedOver
 	if len(st.ErrorsByType) > 0 {
 		sum.ErrorsByType = maps.Clone(st.ErrorsByType)
 		for t, n := range later.ErrorsByType {

@@ -1,0 +1,104 @@
+package kafka_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// again deletes a topic and makes it anew.
+func again(t *testing.T, c *kfake.Cluster, adm *kadm.Client, topic string, partitions int32) {
+	t.Helper()
+	gone, err := adm.DeleteTopic(t.Context(), topic)
+	if err == nil {
+		err = gone.Err
+	}
+	if err == nil {
+		err = c.CreateTopic(topic, partitions, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestATopicThatIsMadeAgainIsReadFromItsFirstRecord(t *testing.T) {
+	for _, topics := range []string{"in", "/i./"} {
+		t.Run(topics, func(t *testing.T) {
+			c, cl, adm := fake(t, 2)
+			r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Topics, cfg.Start = []string{topics}, kafka.Latest })
+			r.untilHeld(t, 2)
+			write(t, cl, "in", 0, 0, 5)
+			r.poll(t, 5)
+			if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 5})); err != nil {
+				t.Fatal(err)
+			}
+			again(t, c, adm, "in", 3)
+			cl.PurgeTopicsFromClient("in")
+			for p := range int32(3) {
+				write(t, cl, "in", p, 10*int(p), 3) // the source cannot have seen the new topic yet
+			}
+			got := map[string]int{}
+			for _, rec := range r.poll(t, 9) {
+				got[fmt.Sprint(rec.Partition, " ", rec.Offset, " ", string(rec.Value))]++
+			}
+			for p := range 3 {
+				for i := range 3 {
+					if want := fmt.Sprint(p, " ", i, " ", 10*p+i); got[want] != 1 {
+						t.Errorf("partition, offset and value %q came %d times, want once: %v", want, got[want], got)
+					}
+				}
+			}
+			if n := r.log.count("deleted and made again"); n != 1 {
+				t.Errorf("it was said %d times:\n%s", n, r.log.text.String())
+			}
+			if n := r.src.Stalled()[streammanager.StallTopic]; n != 1 {
+				t.Errorf("counted %d times", n)
+			}
+			eventually(t, "offsets of the new topic are kept", func() bool {
+				return r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 3, {Topic: "in", Partition: 1}: 3, {Topic: "in", Partition: 2}: 3})) == nil
+			})
+			eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
+		})
+	}
+}
+
+func TestASinkWritesToATopicThatWasMadeAgain(t *testing.T) {
+	for name, change := range map[string]func(*kafka.SinkConfig){
+		"one topic": func(cfg *kafka.SinkConfig) { cfg.Topic = "out" },
+		"a topic that the event names": func(cfg *kafka.SinkConfig) {
+			cfg.Topic, cfg.TopicOf = "", func(*event.Event) (string, error) { return "out", nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, adm := fake(t, 0)
+			if err := c.CreateTopic("out", 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			sink := sinkTo(t, c, change, func(cfg *kafka.SinkConfig) { cfg.Options = map[string]string{"metadata.max.age.ms": "200"} })
+			if err := sink.send(t, streammanager.Record{Topic: "out", Value: []byte("before")})[0]; err != nil {
+				t.Fatal(err)
+			}
+			again(t, c, adm, "out", 1)
+			refused := 0
+			eventually(t, "the sink has noticed", func() bool { // until then its library may write to the new topic all the same
+				if err := sink.send(t, streammanager.Record{Topic: "out", Value: []byte("between")})[0]; err != nil {
+					refused++
+				}
+				return sink.log.count("deleted and made again, going on") > 0
+			})
+			eventually(t, "the new topic takes a record", func() bool {
+				return sink.send(t, streammanager.Record{Topic: "out", Value: []byte("after")})[0] == nil
+			})
+			eventually(t, "the sink is well", func() bool { return sink.Health() == nil })
+			if n := sink.Stalled()[streammanager.StallTopic]; n != 1 {
+				t.Errorf("counted %d times, want once; %d records were refused", n, refused)
+			}
+		})
+	}
+}
