@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 func TestTheBrokerHoldsWhatIsProducedToAStoppedTopicAlone(t *testing.T) {
@@ -34,17 +36,17 @@ func TestTheBrokerHoldsWhatIsProducedToAStoppedTopicAlone(t *testing.T) {
 }
 
 func TestTheAPIHangsForAKeyAlone(t *testing.T) {
-	a := startAPI(t, time.Millisecond)
-	a.hang(1)
+	a := job.StartAPI(t, time.Millisecond)
+	a.Hang(1)
 	ctx, giveUp := context.WithCancel(t.Context())
 	hung := make(chan error, 1)
 	go func() { hung <- get(ctx, a, 1, 10) }()
-	waitFor(t, "the call comes in", func() bool { return a.callsByID()[10] == 1 })
+	waitFor(t, "the call comes in", func() bool { return a.CallsByID()[10] == 1 })
 	must(t, get(t.Context(), a, 2, 20))
-	if got := a.answersByKey(); !maps.Equal(got, map[int]int{2: 1}) {
+	if got := a.AnswersByKey(); !maps.Equal(got, map[int]int{2: 1}) {
 		t.Errorf("answered %v by key, want key 2 alone", got)
 	}
-	if rate := a.rate(t, time.Millisecond); rate != 0 {
+	if rate := a.Rate(t, time.Millisecond); rate != 0 {
 		t.Errorf("the rate of answers is %v while one call hangs, want 0", rate)
 	}
 	giveUp()
@@ -53,8 +55,8 @@ func TestTheAPIHangsForAKeyAlone(t *testing.T) {
 	}
 }
 
-func get(ctx context.Context, a *api, key, id int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/page/%d?id=%d", a.url, key, id), nil)
+func get(ctx context.Context, a *job.API, key, id int) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/page/%d?id=%d", a.URL, key, id), nil)
 	if err != nil {
 		return err
 	}
@@ -68,18 +70,18 @@ func get(ctx context.Context, a *api, key, id int) error {
 
 func TestAWorkerServesMetricsAndEndsWhenAskedTo(t *testing.T) {
 	b := startBroker(t, topics())
-	a := startAPI(t, time.Millisecond)
+	a := job.StartAPI(t, time.Millisecond)
 	w := startWorker(t, b, a, "workers=7")
-	if n := w.metrics().value("enricher_workers", "pipeline=mainjob"); n != 7 {
+	if n := w.Metrics().Value("enricher_workers", "pipeline=mainjob"); n != 7 {
 		t.Errorf("enricher_workers is %v, want 7", n)
 	}
-	w.terminate()
-	if status, took := w.wait(); status != 0 || took > 30*time.Second {
+	w.Terminate()
+	if status, took := w.Wait(); status != 0 || took > 30*time.Second {
 		t.Errorf("ended with status %d after %v, want 0 within 30s", status, took)
 	}
 	killed := startWorker(t, b, a)
-	killed.kill()
-	if status, _ := killed.wait(); status != -1 {
+	killed.Kill()
+	if status, _ := killed.Wait(); status != -1 {
 		t.Errorf("a killed worker ended with status %d, want -1", status)
 	}
 }

@@ -5,7 +5,6 @@ package mainjob_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,8 +15,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // broker is a Kafka broker in its own process, and the test's own client of it.
@@ -97,64 +97,54 @@ func (b *broker) resumeProduce(topic string) {
 // ends returns the log end offset of each partition of topic.
 func ends(t *testing.T, b *broker, topic string) map[int32]int64 {
 	t.Helper()
-	listed, err := b.admin.ListEndOffsets(t.Context(), topic)
+	offsets, err := job.Ends(t.Context(), b.admin, topic)
 	must(t, err)
-	must(t, listed.Error())
-	offsets := map[int32]int64{}
-	listed.Each(func(o kadm.ListedOffset) { offsets[o.Partition] = o.Offset })
 	return offsets
 }
 
 // count returns how many records topic holds.
 func count(t *testing.T, b *broker, topic string) int {
 	t.Helper()
-	return int(sum(ends(t, b, topic)))
+	return int(job.Sum(ends(t, b, topic)))
 }
 
 // committed returns the offsets that group has committed for topic. A partition without one is left out.
 func committed(t *testing.T, b *broker, group, topic string) map[int32]int64 {
 	t.Helper()
-	offsets := map[int32]int64{}
-	fetched, err := b.admin.FetchOffsets(t.Context(), group)
-	if errors.Is(err, kerr.GroupIDNotFound) {
-		return offsets // nobody has joined yet
-	}
+	offsets, err := job.Committed(t.Context(), b.admin, group, topic)
 	must(t, err)
-	must(t, fetched.Error())
-	for partition, o := range fetched[topic] {
-		if o.At >= 0 {
-			offsets[partition] = o.At
-		}
-	}
 	return offsets
 }
 
 // idle reports whether group has committed everything that topic holds.
 func idle(t *testing.T, b *broker, group, topic string) bool {
 	t.Helper()
-	return sum(committed(t, b, group, topic)) == sum(ends(t, b, topic))
+	done, err := job.Idle(t.Context(), b.admin, group, topic)
+	must(t, err)
+	return done
 }
 
 // owners returns how many members of the group have partitions.
 func owners(t *testing.T, b *broker) int {
 	t.Helper()
-	described, err := b.admin.DescribeGroups(t.Context(), group)
+	n, err := job.Owners(t.Context(), b.admin, group)
 	must(t, err)
-	n := 0
-	for _, m := range described[group].Members {
-		if assigned, ok := m.Assigned.AsConsumer(); ok && len(assigned.Topics) > 0 {
-			n++
-		}
-	}
 	return n
 }
 
-func sum(offsets map[int32]int64) int64 {
-	var n int64
-	for _, o := range offsets {
-		n += o
-	}
-	return n
+// load writes n events of that many keys to the input topic: real events of about 1.5 kB that say their
+// id, their key and its sequence. Keys are drawn at random, and one in ten follows itself at once.
+func load(t *testing.T, b *broker, n, keys int) job.Loaded {
+	t.Helper()
+	m := job.NewMaker(t, uint64(n), 0)
+	return m.Load(t, b.client, inputTopic, n, func(int) int { return m.AnyOf(keys) }, 0)
+}
+
+// loadMore writes n events to the input topic that are like those of load, with ids from first, keys as
+// keyOf says and pad more bytes each.
+func loadMore(t *testing.T, b *broker, first, n int, keyOf func(i int) int, pad int) job.Loaded {
+	t.Helper()
+	return job.NewMaker(t, uint64(n)+1, first).Load(t, b.client, inputTopic, n, keyOf, pad)
 }
 
 // readAll returns what topic holds now, each partition in order.
@@ -189,7 +179,5 @@ func readAll(t *testing.T, b *broker, topic string) []*kgo.Record {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	job.Must(t, err)
 }

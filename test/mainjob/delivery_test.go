@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 func TestEachEventIsEnrichedOnceAndInOrderOfItsKey(t *testing.T) {
 	size := scenarioSize()
 	b := startBroker(t, topics())
-	a := startAPI(t, 20*time.Millisecond)
+	a := job.StartAPI(t, 20*time.Millisecond)
 	events := load(t, b, size.events, size.keys)
 	start := time.Now()
 	startWorker(t, b, a)
@@ -19,36 +21,36 @@ func TestEachEventIsEnrichedOnceAndInOrderOfItsKey(t *testing.T) {
 	took := time.Since(start)
 
 	d, _ := checkDelivered(t, b, events)
-	if d.repeated > 0 {
-		t.Errorf("%d outputs are repeated, want none without a failure", d.repeated)
+	if d.Repeated > 0 {
+		t.Errorf("%d outputs are repeated, want none without a failure", d.Repeated)
 	}
-	for id, n := range a.callsByID() {
+	for id, n := range a.CallsByID() {
 		if n != 1 {
 			t.Errorf("event %d was asked for %d times, want once", id, n)
 		}
 	}
-	if n := a.mostAtOnce(); n > 64 {
+	if n := a.MostAtOnce(); n > 64 {
 		t.Errorf("%d calls were in progress at once, want at most the 64 workers", n)
 	}
 	t.Logf("enriched once: events=%d keys=%d %v committed=%d log_end=%d calls_at_once=%d took=%v events_per_second=%.0f",
-		size.events, size.keys, d, sum(committed(t, b, group, inputTopic)), sum(ends(t, b, inputTopic)),
-		a.mostAtOnce(), took.Round(time.Millisecond), float64(size.events)/took.Seconds())
+		size.events, size.keys, d, job.Sum(committed(t, b, group, inputTopic)), job.Sum(ends(t, b, inputTopic)),
+		a.MostAtOnce(), took.Round(time.Millisecond), float64(size.events)/took.Seconds())
 }
 
 func TestNothingIsLostOrRepeatedAcrossAStopInTheMiddle(t *testing.T) {
 	const shutdownTimeout = 30 * time.Second
 	size := scenarioSize()
 	b := startBroker(t, topics())
-	a := startAPI(t, 20*time.Millisecond)
+	a := job.StartAPI(t, 20*time.Millisecond)
 	events := load(t, b, size.events, size.keys)
 	stopped := startWorker(t, b, a, "shutdown_timeout="+shutdownTimeout.String(), size.limit())
-	waitFor(t, "a third is done", func() bool { return a.answers() >= size.events/3 })
-	stopped.terminate()
-	status, took := stopped.wait()
+	waitFor(t, "a third is done", func() bool { return a.Answers() >= size.events/3 })
+	stopped.Terminate()
+	status, took := stopped.Wait()
 	if status != 0 || took > shutdownTimeout {
 		t.Errorf("the stop ended with status %d after %v, want 0 within %v", status, took, shutdownTimeout)
 	}
-	atStop := sum(committed(t, b, group, inputTopic))
+	atStop := job.Sum(committed(t, b, group, inputTopic))
 	if atStop == 0 || atStop >= int64(size.events) {
 		t.Errorf("%d of %d events were committed at the stop, want it in the middle", atStop, size.events)
 	}
@@ -59,11 +61,11 @@ func TestNothingIsLostOrRepeatedAcrossAStopInTheMiddle(t *testing.T) {
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
 
 	d, _ := checkDelivered(t, b, events)
-	if d.repeated > 0 {
-		t.Errorf("%d outputs are repeated, want none after a stop that had time to finish", d.repeated)
+	if d.Repeated > 0 {
+		t.Errorf("%d outputs are repeated, want none after a stop that had time to finish", d.Repeated)
 	}
 	t.Logf("stopped in the middle: events=%d %v status=%d took=%v committed_at_stop=%d calls_repeated=%d",
-		size.events, d, status, took.Round(time.Millisecond), atStop, repeatedCalls(a))
+		size.events, d, status, took.Round(time.Millisecond), atStop, a.RepeatedCalls())
 }
 
 func TestAKilledWorkerRepeatsNoMoreThanWhatItHadNotCommitted(t *testing.T) {
@@ -75,41 +77,41 @@ func TestAKilledWorkerRepeatsNoMoreThanWhatItHadNotCommitted(t *testing.T) {
 	for _, limit := range limits {
 		t.Run(fmt.Sprintf("at most %d in flight", limit), func(t *testing.T) {
 			b := startBroker(t, topics())
-			a := startAPI(t, 20*time.Millisecond)
+			a := job.StartAPI(t, 20*time.Millisecond)
 			events := load(t, b, size.events, size.keys)
 			killed := startWorker(t, b, a, fmt.Sprintf("limits.in_flight_events=%d", limit), size.commitInterval())
-			watch := watchCommits(killed)
+			watch := job.NewWatch(killed, 10*time.Millisecond)
 			waitFor(t, "a third is done, and something committed", func() bool {
-				return a.answers() >= size.events/3 && sum(committed(t, b, group, inputTopic)) > 0
+				return a.Answers() >= size.events/3 && job.Sum(committed(t, b, group, inputTopic)) > 0
 			})
-			killed.kill()
-			killed.wait()
-			last, atCommit := watch.stop()
+			killed.Kill()
+			killed.Wait()
+			last, atCommit := watch.Ended()
 			offsets := committed(t, b, group, inputTopic)
 			startWorker(t, b, a)
 			waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
 
 			d, outputs := checkDelivered(t, b, events)
-			made := byOwner(outputs)[killed.name]
+			made := job.ByOwner(outputs)[killed.Name]
 			uncommitted := 0
 			for _, o := range made {
-				if from := events[o.id]; from.offset >= offsets[from.partition] {
+				if from := events[o.ID]; from.Offset >= offsets[from.Partition] {
 					uncommitted++
 				}
 			}
-			since := len(made) - int(atCommit.emitted)
-			if d.repeated > uncommitted {
-				t.Errorf("%d outputs are repeated, want at most the %d that stood behind the committed offsets", d.repeated, uncommitted)
+			since := len(made) - int(atCommit.Emitted)
+			if d.Repeated > uncommitted {
+				t.Errorf("%d outputs are repeated, want at most the %d that stood behind the committed offsets", d.Repeated, uncommitted)
 			}
-			if d.repeated > limit+since {
-				t.Errorf("%d outputs are repeated, want at most %d in flight and %d finished since the last commit", d.repeated, limit, since)
+			if d.Repeated > limit+since {
+				t.Errorf("%d outputs are repeated, want at most %d in flight and %d finished since the last commit", d.Repeated, limit, since)
 			}
-			if calls := repeatedCalls(a); calls > uncommitted+limit {
+			if calls := a.RepeatedCalls(); calls > uncommitted+limit {
 				t.Errorf("%d calls are repeated, want at most the %d whose outputs stood there and %d in flight", calls, uncommitted, limit)
 			}
 			t.Logf("killed in the middle: events=%d %v limit=%d in_flight_at_kill=%.0f finished_since_commit=%d "+
 				"outputs_behind_commit=%d committed_at_kill=%d calls_repeated=%d",
-				size.events, d, limit, last.inFlight, since, uncommitted, sum(offsets), repeatedCalls(a))
+				size.events, d, limit, last.InFlight, since, uncommitted, job.Sum(offsets), a.RepeatedCalls())
 		})
 	}
 }
@@ -121,27 +123,27 @@ func TestThreeWorkersLoseNothingWhileOneIsKilledAndOneAdded(t *testing.T) {
 		workers = "workers=8" // slow enough that the group changes during the work
 	}
 	b := startBroker(t, topics())
-	a := startAPI(t, 20*time.Millisecond)
+	a := job.StartAPI(t, 20*time.Millisecond)
 	events := load(t, b, size.events, size.keys)
 	start := time.Now()
 	killed := startWorker(t, b, a, workers)
 	startWorker(t, b, a, workers)
 	startWorker(t, b, a, workers)
 	waitFor(t, "three workers share the partitions, and a quarter is done", func() bool {
-		return a.answers() >= size.events/4 && owners(t, b) == 3
+		return a.Answers() >= size.events/4 && owners(t, b) == 3
 	})
-	killed.kill()
-	killed.wait()
-	waitFor(t, "half is done", func() bool { return a.answers() >= size.events/2 })
+	killed.Kill()
+	killed.Wait()
+	waitFor(t, "half is done", func() bool { return a.Answers() >= size.events/2 })
 	startWorker(t, b, a, workers)
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
 	took := time.Since(start)
 
 	d, outputs := checkDelivered(t, b, events)
-	of := byOwner(outputs)
+	of := job.ByOwner(outputs)
 	shares := ""
 	for name, made := range of {
-		if own := deliveryOf(events, made); own.disordered > 0 {
+		if own := job.DeliveryOf(events, made, nil); own.Disordered > 0 {
 			t.Errorf("%s made %v, want its own outputs in the order of each key", name, own)
 		}
 		shares += fmt.Sprintf(" %s=%d", name, len(made))
@@ -150,26 +152,17 @@ func TestThreeWorkersLoseNothingWhileOneIsKilledAndOneAdded(t *testing.T) {
 		t.Errorf("outputs are of%s, want all four workers to have had a part", shares)
 	}
 	t.Logf("one of three killed, one added: events=%d %v repeated_after_kill=%d repeated_after_handover=%d took=%v outputs by owner:%s killed=%s",
-		size.events, d, repeatsAfter(outputs, killed.name, true), repeatsAfter(outputs, killed.name, false),
-		took.Round(time.Millisecond), shares, killed.name)
-}
-
-// repeatedCalls returns how many calls were made for events that had been asked for before.
-func repeatedCalls(a *api) int {
-	n := 0
-	for _, calls := range a.callsByID() {
-		n += calls - 1
-	}
-	return n
+		size.events, d, repeatsAfter(outputs, killed.Name, true), repeatsAfter(outputs, killed.Name, false),
+		took.Round(time.Millisecond), shares, killed.Name)
 }
 
 // repeatsAfter counts the outputs of events whose first output was of owner, or was not.
-func repeatsAfter(outputs []output, owner string, was bool) int {
+func repeatsAfter(outputs []job.Output, owner string, was bool) int {
 	first := map[int]string{}
 	n := 0
 	for _, o := range outputs {
-		if by, ok := first[o.id]; !ok {
-			first[o.id] = o.owner
+		if by, ok := first[o.ID]; !ok {
+			first[o.ID] = o.Owner
 		} else if (by == owner) == was {
 			n++
 		}

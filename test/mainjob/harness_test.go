@@ -5,16 +5,15 @@
 package mainjob_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // patience bounds every wait for what must come.
@@ -47,10 +46,9 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	enricherBinary, brokerBinary = filepath.Join(dir, "enricher"), filepath.Join(dir, "broker")
-	for binary, pkg := range map[string]string{enricherBinary: "../../cmd/enricher", brokerBinary: "./broker"} {
-		if out, err := exec.Command("go", "build", "-o", binary, pkg).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", pkg, err, out)
+	for binary, pkg := range map[*string]string{&enricherBinary: "../../cmd/enricher", &brokerBinary: "./broker"} {
+		if *binary, err = job.Build(dir, pkg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
@@ -84,15 +82,5 @@ func (s size) commitInterval() string {
 // waitFor polls until cond holds, and fails the test when patience is over.
 func waitFor(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
+	job.WaitFor(t, patience, what, cond)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // fateAPI answers GET /FATE/ID as the fate wants, and remembers how.
@@ -96,12 +98,12 @@ func (a *fateAPI) calls() int {
 
 // checkHTTP compares the metrics of the http function to what came in here. What went to nobody was tried
 // twice each, and got no connection.
-func (a *fateAPI) checkHTTP(t *testing.T, m families) {
+func (a *fateAPI) checkHTTP(t *testing.T, m job.Families) {
 	t.Helper()
 	calls := float64(a.calls())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	nobody := m.value("enricher_errors_total", "type=connection")
+	nobody := m.Value("enricher_errors_total", "type=connection")
 	codes := map[string]float64{"none": 2 * nobody}
 	reasons := map[string]float64{"connection": nobody}
 	for _, statuses := range a.answers {
@@ -112,13 +114,13 @@ func (a *fateAPI) checkHTTP(t *testing.T, m families) {
 			}
 		}
 	}
-	same(t, "enricher_http_request_duration_seconds", m.byLabel("enricher_http_request_duration_seconds", "function", "code"), of("content", codes))
+	same(t, "enricher_http_request_duration_seconds", m.ByLabel("enricher_http_request_duration_seconds", "function", "code"), of("content", codes))
 	// Whether a Retry-After holds the host depends on what else it answers meanwhile.
-	retries := m.byLabel("enricher_http_retries_total", "function", "reason")
+	retries := m.ByLabel("enricher_http_retries_total", "function", "reason")
 	retries["content rate_limited"] += retries["content hold"]
 	delete(retries, "content hold")
 	same(t, "enricher_http_retries_total", retries, of("content", reasons))
-	used := m.byLabel("enricher_http_connections_total", "function", "reused")
+	used := m.ByLabel("enricher_http_connections_total", "function", "reused")
 	if fresh, reused := used["content false"], used["content true"]; fresh+reused != calls || fresh < 1 || fresh > float64(a.connections) {
 		t.Errorf("connections: %v fresh and %v reused, want the %v calls that came in over %d connections", fresh, reused, calls, a.connections)
 	}

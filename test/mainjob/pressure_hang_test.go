@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // hangCase is a key for which the API hangs for ever, and how much waits behind it.
@@ -53,37 +55,37 @@ func hangingKey(t *testing.T, c hangCase) {
 	if !c.fits {
 		others = 0
 		for _, o := range events {
-			if o.partition != hot[0].partition {
+			if o.Partition != hot[0].Partition {
 				others++
 			}
 		}
 	}
 
 	// Two workers have the same load at the same time; one leaves the key out.
-	hangs, answers := startAPI(t, 20*time.Millisecond), startAPI(t, 20*time.Millisecond)
-	hangs.hang(hotKey)
+	hangs, answers := job.StartAPI(t, 20*time.Millisecond), job.StartAPI(t, 20*time.Millisecond)
+	hangs.Hang(hotKey)
 	settings := []string{
 		"process[0].http.timeout=1h", "process[0].http.total_timeout=0s", fmt.Sprintf("shutdown_timeout=%v", c.timeout),
 		fmt.Sprintf("limits.in_flight_events=%d", c.events), fmt.Sprintf("limits.in_flight_bytes=%dB", c.bytes),
 	}
 	hung := &watched{
-		worker: startWorker(t, b, hangs, settings...),
+		Worker: startWorker(t, b, hangs, settings...),
 		done:   func(s sample) bool { return s.emitted >= float64(others) },
 	}
 	well := &watched{
-		worker: startWorker(t, b, answers, append(settings, "source.kafka.group=well", "sink.kafka.topic=well",
+		Worker: startWorker(t, b, answers, append(settings, "source.kafka.group=well", "sink.kafka.topic=well",
 			fmt.Sprintf("filter=.load.key != %d", hotKey))...),
 		done: func(s sample) bool { return s.emitted >= float64(size.events) },
 	}
 	watch(t, "everything that the hanging key does not hold up is emitted", hung, well)
 	checkPressure(t, c, hung)
 
-	hung.terminate()
-	status, took := hung.wait()
+	hung.Terminate()
+	status, took := hung.Wait()
 	if status != 0 || took > c.timeout+time.Second {
 		t.Errorf("ended with status %d after %v, want 0 within shutdown_timeout %v", status, took, c.timeout)
 	}
-	startWorker(t, b, startAPI(t, time.Millisecond))
+	startWorker(t, b, job.StartAPI(t, time.Millisecond))
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
 	d, _ := checkDelivered(t, b, events)
 	early, late := drift(hung.seen, residence)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // servedNames are the metrics that dashboards are written against.
@@ -40,12 +42,12 @@ func TestMetricsAgreeWithTheTopicsAndTheAPI(t *testing.T) {
 	b := startBroker(t, topics())
 	a := startFateAPI(t)
 	f := loadFates(t, b, a, each, well)
-	w := startWorker(t, b, &api{url: a.url}, fmt.Sprintf(fatesProcess, a.host, a.nobody), "partition_by=.key", "window={count: 5, timeout: 2s}",
+	w := startWorker(t, b, &job.API{URL: a.url}, fmt.Sprintf(fatesProcess, a.host, a.nobody), "partition_by=.key", "window={count: 5, timeout: 2s}",
 		`filter=.fate | startswith("canary") | not`, `sink.kafka.topic=\(.topic)`, `sink.kafka.options["max.request.size"]=20000`)
-	var m families
+	var m job.Families
 	waitFor(t, "everything is committed and nothing lags", func() bool {
-		m = w.metrics()
-		return idle(t, b, group, inputTopic) && len(m["enricher_source_lag"].GetMetric()) == 8 && m.value("enricher_source_lag") == 0
+		m = w.Metrics()
+		return idle(t, b, group, inputTopic) && len(m["enricher_source_lag"].GetMetric()) == 8 && m.Value("enricher_source_lag") == 0
 	})
 	for _, name := range servedNames {
 		if len(m[name].GetMetric()) == 0 {
@@ -56,23 +58,23 @@ func TestMetricsAgreeWithTheTopicsAndTheAPI(t *testing.T) {
 	errors := f.checkErrors(t, b, m)
 	outputs := count(t, b, outputTopic)
 	same(t, "outputs", map[string]float64{"topic": float64(outputs)}, map[string]float64{"topic": float64(f.emitted)})
-	same(t, "events by outcome", m.byLabel("enricher_events_total", "outcome"), map[string]float64{
+	same(t, "events by outcome", m.ByLabel("enricher_events_total", "outcome"), map[string]float64{
 		"emitted": float64(outputs), "dropped": float64(f.dropped), "error": float64(count(t, b, errorTopic)),
 	})
-	same(t, "windows closed", m.byLabel("enricher_windows_closed_total", "reason"), map[string]float64{
+	same(t, "windows closed", m.ByLabel("enricher_windows_closed_total", "reason"), map[string]float64{
 		"count": float64(f.groups), "timeout": float64(f.singles), "bytes": 0, "eager": 0, "limits": 0, "drain": 0, "transaction": 0, "barrier": 0,
 	})
 	f.checkSingleValues(t, m)
 	a.checkHTTP(t, m)
 	t.Logf("metrics: read=%.0f emitted=%d dropped=%d errors=%d of %d kinds calls=%d connections=%d retries=%.0f windows=%d+%d commits=%.0f",
-		m.value("enricher_events_read_total"), outputs, f.dropped, count(t, b, errorTopic), len(errors), a.calls(), a.connections,
-		m.value("enricher_http_retries_total"), f.groups, f.singles, m.value("enricher_commits_total"))
+		m.Value("enricher_events_read_total"), outputs, f.dropped, count(t, b, errorTopic), len(errors), a.calls(), a.connections,
+		m.Value("enricher_http_retries_total"), f.groups, f.singles, m.Value("enricher_commits_total"))
 }
 
 // lint holds the text that is served to the rules of Prometheus.
-func lint(t *testing.T, w *worker) {
+func lint(t *testing.T, w *job.Worker) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL()+"/metrics", nil)
 	must(t, err)
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
@@ -85,21 +87,6 @@ func lint(t *testing.T, w *worker) {
 	for _, p := range problems {
 		t.Errorf("promlint: %s: %s", p.Metric, p.Text)
 	}
-}
-
-// byLabel sums up counters, and the observations of histograms, by the values of labels.
-func (f families) byLabel(name string, labels ...string) map[string]float64 {
-	found := map[string]float64{}
-	for _, m := range f[name].GetMetric() {
-		values := make([]string, len(labels))
-		for _, l := range m.GetLabel() {
-			if i := slices.Index(labels, l.GetName()); i >= 0 {
-				values[i] = l.GetValue()
-			}
-		}
-		found[strings.Join(values, " ")] += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-	}
-	return found
 }
 
 // same compares values by name. Those that are 0 may be left out of what is wanted.
@@ -203,7 +190,7 @@ func loadFates(t *testing.T, b *broker, a *fateAPI, each, well int) loadedFates 
 }
 
 // checkErrors compares the error topic to what was loaded, and the metrics to both.
-func (f loadedFates) checkErrors(t *testing.T, b *broker, m families) map[string]float64 {
+func (f loadedFates) checkErrors(t *testing.T, b *broker, m job.Families) map[string]float64 {
 	t.Helper()
 	found := map[string]float64{}
 	for _, r := range readAll(t, b, errorTopic) {
@@ -214,12 +201,12 @@ func (f loadedFates) checkErrors(t *testing.T, b *broker, m families) map[string
 		found[headers["enricher.error.type"]+" "+headers["enricher.error.function"]]++
 	}
 	same(t, "error events by type and function", found, f.failures)
-	same(t, "enricher_errors_total", m.byLabel("enricher_errors_total", "type", "function"), found)
+	same(t, "enricher_errors_total", m.ByLabel("enricher_errors_total", "type", "function"), found)
 	return found
 }
 
 // checkSingleValues compares what has one value, or one that is at rest.
-func (f loadedFates) checkSingleValues(t *testing.T, m families) {
+func (f loadedFates) checkSingleValues(t *testing.T, m job.Families) {
 	t.Helper()
 	failed := 0.0
 	for _, n := range f.failures {
@@ -227,9 +214,9 @@ func (f loadedFates) checkSingleValues(t *testing.T, m families) {
 	}
 	batches := m["enricher_batch_events"].GetMetric()[0].GetHistogram()
 	same(t, "single values", map[string]float64{
-		"read": m.value("enricher_events_read_total", "topic="+inputTopic), "outputs": m.value("enricher_outputs_total"),
-		"latencies": m.byLabel("enricher_event_latency_seconds")[""], "batches": float64(batches.GetSampleCount()), "in batches": batches.GetSampleSum(),
-		"durations": m.byLabel("enricher_batch_duration_seconds")[""], "workers": m.value("enricher_workers"), "build": m.value("enricher_build_info"),
+		"read": m.Value("enricher_events_read_total", "topic="+inputTopic), "outputs": m.Value("enricher_outputs_total"),
+		"latencies": m.ByLabel("enricher_event_latency_seconds")[""], "batches": float64(batches.GetSampleCount()), "in batches": batches.GetSampleSum(),
+		"durations": m.ByLabel("enricher_batch_duration_seconds")[""], "workers": m.Value("enricher_workers"), "build": m.Value("enricher_build_info"),
 	}, map[string]float64{
 		"read": float64(f.read), "outputs": float64(f.emitted), "latencies": float64(f.emitted) + failed, "batches": float64(f.groups + f.singles),
 		"in batches": float64(5*f.groups + f.singles), "durations": float64(f.groups + f.singles), "workers": 64, "build": 1,
@@ -238,14 +225,14 @@ func (f loadedFates) checkSingleValues(t *testing.T, m families) {
 		"enricher_in_flight_events", "enricher_in_flight_bytes", "enricher_lanes", "enricher_windows_open", "enricher_workers_busy",
 		"enricher_source_lag_seconds", "enricher_paused_seconds_total", "enricher_rewinds_total", "enricher_calls_abandoned_total",
 	} {
-		if n := m.value(name); n != 0 {
+		if n := m.Value(name); n != 0 {
 			t.Errorf("%s is %v at rest, want 0", name, n)
 		}
 	}
-	if commits := m.byLabel("enricher_commits_total", "outcome"); commits["ok"] < 1 || commits["failed"]+commits["lost"] > 0 {
+	if commits := m.ByLabel("enricher_commits_total", "outcome"); commits["ok"] < 1 || commits["failed"]+commits["lost"] > 0 {
 		t.Errorf("commits are %v, want that some went well and none otherwise", commits)
 	}
-	if n := m.value("enricher_rebalances_total"); n < 1 {
+	if n := m.Value("enricher_rebalances_total"); n < 1 {
 		t.Errorf("enricher_rebalances_total is %v, want that joining counts", n)
 	}
 }

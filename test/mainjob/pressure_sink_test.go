@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // sinkCase is a load that waits behind a sink that does not answer.
@@ -46,29 +48,29 @@ func TestHeapBehindAStoppedSinkIsWhatTheStartSaid(t *testing.T) {
 func stoppedSink(t *testing.T, c sinkCase) {
 	t.Setenv("GOGC", "25") // the worker's: what is in use is found out sooner
 	b := startBroker(t, topics())
-	w := &watched{worker: startWorker(t, b, startFatAPI(t, c.answer), c.settings...)}
-	idleHeap := liveHeap(t, w.worker)
-	said := saidBuffers(t, w.log())
+	w := &watched{Worker: startWorker(t, b, startFatAPI(t, c.answer), c.settings...)}
+	idleHeap := liveHeap(t, w.Worker)
+	said := saidBuffers(t, w.Log())
 	b.stopProduce(outputTopic)
 	events := loadMore(t, b, 0, c.events, func(i int) int { return i }, c.pad)
 
 	// Everything that fits is in, and nothing is called any more.
 	w.done = settled(c.events)
 	watch(t, "the worker has read what it may, and called the API for it", w)
-	live := liveHeap(t, w.worker)
-	waiting := sampleOf(t, w.worker)
+	live := liveHeap(t, w.Worker)
+	waiting := sampleOf(t, w.Worker)
 	if limit := said + idleHeap; live > limit {
 		t.Errorf("the heap is %s with %.0f events in flight, want at most %s: %s said at the start and %s of an idle worker",
 			mib(live), waiting.events, mib(limit), mib(said), mib(idleHeap))
 	}
-	paused := w.metrics().value("enricher_paused_seconds_total")
+	paused := w.Metrics().Value("enricher_paused_seconds_total")
 	if waiting.events < float64(c.events) && paused == 0 {
 		t.Error("enricher_paused_seconds_total is 0 while a limit holds the polling")
 	}
 
 	b.resumeProduce(outputTopic)
 	waitFor(t, "everything is committed", func() bool { return idle(t, b, group, inputTopic) })
-	after := liveHeap(t, w.worker)
+	after := liveHeap(t, w.Worker)
 	if after > idleHeap+16<<20 { // which buffers and spare parts may take
 		t.Errorf("the heap is %s when all is committed, %s before the load; want none of its events kept", mib(after), mib(idleHeap))
 	}
@@ -108,7 +110,7 @@ func saidBuffers(t *testing.T, log string) float64 {
 }
 
 // startFatAPI answers at once, like the api, and with more bytes beside.
-func startFatAPI(t *testing.T, more int) *api {
+func startFatAPI(t *testing.T, more int) *job.API {
 	t.Helper()
 	rest := strings.Repeat("more ", more/5)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,5 +119,5 @@ func startFatAPI(t *testing.T, more int) *api {
 		fmt.Fprintf(w, `{"id":%s,"text":"content of event %s","more":%q}`, id, id, rest)
 	}))
 	t.Cleanup(server.Close)
-	return &api{url: server.URL}
+	return &job.API{URL: server.URL}
 }

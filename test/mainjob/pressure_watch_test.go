@@ -4,15 +4,11 @@ package mainjob_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // sample is what a worker and the kernel told of it at one moment.
@@ -24,29 +20,19 @@ type sample struct {
 	resident      float64
 }
 
-func sampleOf(t *testing.T, w *worker) sample {
+func sampleOf(t *testing.T, w *job.Worker) sample {
 	t.Helper()
-	m := w.metrics()
+	m := w.Metrics()
 	return sample{
-		at: time.Now(), events: m.value("enricher_in_flight_events"), bytes: m.value("enricher_in_flight_bytes"),
-		emitted: m.value("enricher_events_total", "outcome=emitted"), busy: m.value("enricher_workers_busy"),
-		heap: m.value("go_memstats_heap_alloc_bytes"), resident: residentOf(t, w.pid),
+		at: time.Now(), events: m.Value("enricher_in_flight_events"), bytes: m.Value("enricher_in_flight_bytes"),
+		emitted: m.Value("enricher_events_total", "outcome=emitted"), busy: m.Value("enricher_workers_busy"),
+		heap: m.Value("go_memstats_heap_alloc_bytes"), resident: job.Resident(w.Pid),
 	}
-}
-
-// residentOf returns how many bytes of a process are in memory.
-func residentOf(t *testing.T, pid int) float64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	must(t, err)
-	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	must(t, err)
-	return float64(pages * os.Getpagesize())
 }
 
 // watched is a worker and what was seen of it.
 type watched struct {
-	*worker
+	*job.Worker
 	seen []sample
 	done func(sample) bool
 	at   time.Time // when it was done
@@ -72,7 +58,7 @@ func watch(t *testing.T, what string, workers ...*watched) {
 			if !w.at.IsZero() {
 				continue
 			}
-			s := sampleOf(t, w.worker)
+			s := sampleOf(t, w.Worker)
 			w.seen = append(w.seen, s)
 			if w.done(s) {
 				w.at = s.at
@@ -116,61 +102,19 @@ func residence(s sample) float64      { return s.resident }
 // liveHeap returns what collections find in use now. It asks for metrics until two more have ended: the
 // answers are the garbage that brings them on. The runtime tells when it will collect next, which is at
 // what was in use and GOGC percent of it.
-func liveHeap(t *testing.T, w *worker) float64 {
+func liveHeap(t *testing.T, w *job.Worker) float64 {
 	t.Helper()
 	const collections = "go_gc_duration_seconds"
-	m := w.metrics()
+	m := w.Metrics()
 	first := m[collections].GetMetric()[0].GetSummary().GetSampleCount()
 	waitFor(t, "two collections end", func() bool {
 		for range 20 {
-			m = w.metrics()
+			m = w.Metrics()
 		}
 		return m[collections].GetMetric()[0].GetSummary().GetSampleCount() >= first+2
 	})
-	return m.value("go_memstats_next_gc_bytes") / (1 + m.value("go_gc_gogc_percent")/100)
+	return m.Value("go_memstats_next_gc_bytes") / (1 + m.Value("go_gc_gogc_percent")/100)
 }
 
 // mib writes bytes as figures show them.
 func mib(bytes float64) string { return fmt.Sprintf("%.1fMiB", bytes/(1<<20)) }
-
-// loadMore writes n events to the input topic that are like those of load, with ids from first, keys as
-// keyOf says and pad more bytes each.
-func loadMore(t *testing.T, b *broker, first, n int, keyOf func(i int) int, pad int) loaded {
-	t.Helper()
-	real := realEvents(t)
-	random := rand.New(rand.NewPCG(2, uint64(n)))
-	events := make(loaded, n)
-	seqs := map[int]int{}
-	for i := range events {
-		key := keyOf(i)
-		events[i] = origin{key: key, seq: seqs[key]}
-		seqs[key]++
-		ev := real[random.IntN(len(real))]
-		if pad > 0 {
-			ev["padding"] = padding(random, pad)
-		}
-		b.client.Produce(t.Context(), &kgo.Record{
-			Topic: inputTopic, Key: fmt.Appendf(nil, "page-%d", key), Value: madeFrom(ev, first+i, events[i], random),
-		}, func(r *kgo.Record, err error) {
-			if err != nil {
-				t.Errorf("loading event %d: %v", first+i, err)
-				return
-			}
-			events[i].partition, events[i].offset = r.Partition, r.Offset
-		})
-	}
-	must(t, b.client.Flush(t.Context()))
-	if t.Failed() {
-		t.FailNow()
-	}
-	return events
-}
-
-// padding returns text of n bytes that is not easily compressed.
-func padding(random *rand.Rand, n int) string {
-	text := make([]byte, n)
-	for i := range text {
-		text[i] = 'a' + byte(random.IntN(26))
-	}
-	return string(text)
-}

@@ -5,10 +5,8 @@
 //
 //	produce stop TOPIC   hold requests that produce to the topic, without an answer
 //	produce go TOPIC     let them go on
-//	guard PID            kill that process when this one ends
-//	release PID          forget it
 //
-// It ends at the end of its input, so that neither it nor what it guards outlives the test.
+// It ends at the end of its input, so that it does not outlive the test.
 package main
 
 import (
@@ -58,8 +56,6 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	}
 	gates := newGates(cluster)
 	defer gates.openAll()
-	guarded := map[int]bool{}
-	defer killAll(guarded)
 	fmt.Fprintln(out, cluster.ListenAddrs()[0])
 
 	stop := make(chan os.Signal, 1)
@@ -73,7 +69,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 			if !ok {
 				return nil
 			}
-			if err := obey(line, gates, guarded); err != nil {
+			if err := obey(line, gates); err != nil {
 				fmt.Fprintln(out, err)
 				continue
 			}
@@ -95,7 +91,7 @@ func linesOf(in io.Reader) <-chan string {
 	return lines
 }
 
-func obey(line string, gates *gates, guarded map[int]bool) error {
+func obey(line string, gates *gates) error {
 	words := strings.Fields(line)
 	switch {
 	case len(words) == 3 && words[0] == "produce" && words[1] == "stop":
@@ -103,24 +99,6 @@ func obey(line string, gates *gates, guarded map[int]bool) error {
 	case len(words) == 3 && words[0] == "produce" && words[1] == "go":
 		gates.open(words[2])
 		return nil
-	case len(words) == 2 && (words[0] == "guard" || words[0] == "release"):
-		pid, err := strconv.Atoi(words[1])
-		if err != nil || pid <= 1 {
-			return fmt.Errorf("reading %q: not a process id", line)
-		}
-		if words[0] == "guard" {
-			guarded[pid] = true
-		} else {
-			delete(guarded, pid)
-		}
-		return nil
 	}
 	return fmt.Errorf("reading %q: unknown command", line)
-}
-
-func killAll(guarded map[int]bool) {
-	for pid := range guarded {
-		// It may have ended by itself.
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
 }
