@@ -144,7 +144,7 @@ var table = []option{
 	},
 
 	{
-		OptionDoc: OptionDoc{"fetch.max.bytes", "8388608", "bytes that one broker sends at most in an answer", source},
+		OptionDoc: OptionDoc{"fetch.max.bytes", "8388608", "bytes that one broker sends at most in an answer; compressed records take more once they are unpacked", source},
 		least:     1024, most: 1 << 30, apply: bytesOf(kgo.FetchMaxBytes),
 	},
 	{
