@@ -117,7 +117,7 @@ func (l *loop) condemn(u *unit, err error) {
 	l.tx.condemned[u.place()] = err
 	l.finish(u, "")
 	l.s.log.Warn("transaction aborted: the sink refused a record, which becomes an error event", "topic", u.part.tp.Topic,
-		"partition", u.part.tp.Partition, "offset", u.ev.Position().Offset, "err", err)
+		"partition", u.part.tp.Partition, "offset", u.offset, "err", err)
 	l.abort(txRecord, 0)
 }
 
@@ -129,7 +129,7 @@ func (l *loop) condemnation(u *unit) error {
 	return l.tx.condemned[u.place()]
 }
 
-func (u *unit) place() place { return place{u.part.tp, u.ev.Position().Offset} }
+func (u *unit) place() place { return place{u.part.tp, u.offset} }
 
 // endBy is until when the end of the last transaction is waited for in a stop.
 func (l *loop) endBy() time.Time {

@@ -116,6 +116,7 @@ type parts struct {
 	by          func(ctx context.Context, ev *event.Event) (string, error)
 	window      window.Config
 	paths       *event.Paths
+	through     repartition
 }
 
 // Builder gathers the parts of a stream; Build checks them all.
@@ -172,13 +173,13 @@ func (b *Builder) ErrorsTo(s Sink, format ErrorFormat) *Builder {
 // Build checks everything and returns the stream, or all that is wrong with it.
 func (b *Builder) Build() (*Stream, error) {
 	cfg := withDefaults(b.cfg)
-	problems := append(checkConfig(cfg), b.check()...)
+	problems := append(append(checkConfig(cfg), b.check()...), b.checkRepartition()...)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	s := &Stream{
 		parts: b.parts, cfg: cfg, log: cfg.Logger.With("pipeline", cfg.Name),
-		assigned: newAssignment(), control: newMailbox[func(*loop)](), completions: newMailbox[completion](),
+		assigned: newAssignment(b.through), control: newMailbox[func(*loop)](), completions: newMailbox[completion](),
 		emissions: newMailbox[emission](), commits: newMailbox[commitRequest](),
 		grants: make(chan grant, 1), readings: make(chan reading, 1), stopped: make(chan struct{}),
 		inline: true,
@@ -198,11 +199,15 @@ func (b *Builder) Build() (*Stream, error) {
 	if s.metrics, err = newMetrics(cfg.Metrics, cfg.Name, names); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
+	if s.through.topic != "" {
+		s.metrics.repartitions()
+	}
 	return s, nil
 }
 
 func (s *Stream) findAbilities() {
 	s.committer, _ = s.source.(Committer)
+	s.settler, _ = s.source.(Settler)
 	s.rewinder, _ = s.source.(Rewinder)
 	if s.rewinder != nil { // what was fetched before a pause has to come again
 		s.pauser, _ = s.source.(Pauser)
@@ -215,6 +220,7 @@ func (s *Stream) findAbilities() {
 	s.sinkChecker, _ = s.sink.(Checker)
 	s.errorPreparer, _ = s.errorSink.(Preparer)
 	s.errorChecker, _ = s.errorSink.(Checker)
+	s.throughChecker, _ = s.through.sink.(Checker)
 }
 
 func prepareStep(st Step, i int) step {

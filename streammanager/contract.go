@@ -95,6 +95,12 @@ type Pauser interface {
 	Resume(tps ...TopicPartition)
 }
 
+// Settler is the ability of a source to wait until the group has finished, which is committed, all that is in a
+// topic now. It asks again by itself where its server does not answer; an error means that it was told to end.
+type Settler interface {
+	Settled(ctx context.Context, topic string) error
+}
+
 // A Sink writes records.
 type Sink interface {
 	// Open starts the sink without waiting for its server.

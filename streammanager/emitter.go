@@ -17,6 +17,7 @@ type emission struct {
 	failure *Failure
 	ctx     context.Context // of the transaction, nil without one
 	passed  func()          // instead of all above: is called when all before it was sent
+	moves   bool            // to the repartition topic
 }
 
 // emitter alone produces, in the loop's order.
@@ -59,15 +60,19 @@ func (e *emitter) emit(ctx context.Context, em emission) {
 		e.emitError(ctx, em)
 		return
 	}
-	if e.s.sinkChecker != nil {
+	sink, checker := e.s.sink, e.s.sinkChecker
+	if em.moves {
+		sink, checker = e.s.through.sink, e.s.throughChecker
+	}
+	if checker != nil {
 		for i := range em.records {
-			if err := e.s.sinkChecker.Check(&em.records[i]); err != nil {
+			if err := checker.Check(&em.records[i]); err != nil {
 				e.s.completions.send(completion{acked: em.u, err: err, checked: true})
 				return
 			}
 		}
 	}
-	e.produce(ctx, e.s.sink, em.u, em.records)
+	e.produce(ctx, sink, em.u, em.records)
 }
 
 // produce sends the records of a unit and reports once, when all were answered.

@@ -12,6 +12,7 @@ import (
 // read takes what the reader found.
 func (l *loop) read(got reading) {
 	l.granted, l.needs = false, got.needs
+	l.takeTurns(got.turns)
 	for tp, end := range got.watch {
 		if p := l.s.assigned.current(tp); p != nil {
 			p.seen = end
@@ -46,7 +47,7 @@ func (l *loop) admit(it *readItem) {
 	case it.marker:
 	case it.before:
 		l.s.metrics.passOver()
-	default:
+	case p.hop != secondHop: // an event counts where it comes in
 		l.s.metrics.read(p.tp.Topic)
 	}
 	if it.unit == nil {
@@ -66,7 +67,7 @@ func (l *loop) admit(it *readItem) {
 	l.bytes += u.size
 	p.units++
 	p.bytes += u.size
-	if u.failure == nil && !u.pass {
+	if u.failure == nil && !u.pass && p.hop != firstHop {
 		l.owe(u)
 	}
 	if p.revoking {
@@ -86,6 +87,8 @@ func (l *loop) enter(u *unit) {
 	case u.failure != nil:
 		u.part.running++
 		l.leave(u)
+	case u.part.hop == firstHop:
+		l.passOn(u)
 	case l.s.inline:
 		p := u.part
 		p.queue = append(p.queue, u)
@@ -135,7 +138,7 @@ func (l *loop) openDoor(p *partition, in bool) {
 // warnTwoPartitions says once that the order of a key hangs on this worker alone: its events are on two
 // partitions. before is the partition of the event before u.
 func (l *loop) warnTwoPartitions(u *unit, before int) {
-	if l.warned {
+	if l.warned || u.part.hop == secondHop {
 		return
 	}
 	for p := range l.parts {

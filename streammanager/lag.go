@@ -37,7 +37,7 @@ func (l *loop) observeLag() {
 // stall tells whether p has records left and has not moved for too long.
 func (l *loop) stall(p *partition) error {
 	at := p.tracker.position()
-	if p.moved.IsZero() || at != p.at || p.tracker.length == 0 && p.seen <= at {
+	if p.moved.IsZero() || at != p.at || p.turning || p.tracker.length == 0 && p.seen <= at {
 		p.at, p.moved, p.stalled = at, l.now, false
 		return nil
 	}

@@ -6,8 +6,9 @@ func (l *loop) balance() {
 	if l.s.pauser == nil {
 		return
 	}
+	waits := l.inputWaits()
 	for p := range l.parts {
-		stop := l.tooMany(p)
+		stop := p.turning || l.tooMany(p) || waits && l.secondHopOver(p)
 		switch {
 		case stop && !p.paused:
 			p.paused = true
@@ -34,6 +35,17 @@ func (l *loop) tooMany(p *partition) bool {
 	owed := l.outputs.of(p.owing, l.bytes, l.events)
 	return overShare(int64(p.units), int64(l.events), int64(lim.InFlightEvents), n, p.paused) ||
 		overShare(p.bytes+owed, l.expected(), lim.InFlightBytes, n, p.paused)
+}
+
+// secondHopOver reports whether p, of the repartition topic, is to leave room for what comes in.
+func (l *loop) secondHopOver(p *partition) bool {
+	if p.hop != secondHop {
+		return false
+	}
+	lim := l.s.cfg.Limits
+	units, bytes := l.secondHopHas()
+	return overShare(int64(units), int64(l.events), int64(lim.InFlightEvents), 2, p.paused) ||
+		overShare(bytes, l.expected(), lim.InFlightBytes, 2, p.paused)
 }
 
 // overShare holds a partition back once three quarters of a limit are used and it has more than half of

@@ -54,6 +54,9 @@ type loop struct {
 	rewind  rewinding
 	tx      *transaction // nil where the source has none
 
+	turning  []*partition // input partitions before a repartition topic that wait between events and tombstones
+	settling bool         // the source was asked whether the repartition topic is finished
+
 	counted   map[counted]int64
 	skipped   int64         // by the source, when it was last asked
 	said      map[kind]said // error events
@@ -169,6 +172,7 @@ func (l *loop) advance() {
 	l.settleRevokes()
 	l.transact()
 	l.settleRewind()
+	l.settleTurns()
 	if l.mode == draining {
 		l.settleDrain()
 	}

@@ -18,6 +18,7 @@ type metrics struct {
 	eventsRead                                                     *prometheus.CounterVec
 	events, errors, closed, commits, transactions, stalls          *prometheus.CounterVec
 	outputs, paused, rebalances, rewinds, abandoned, skipped, over prometheus.Counter
+	moved                                                          prometheus.Counter
 	batchDuration, batchEvents, eventLatency                       prometheus.Histogram
 	windows, lanes, inFlight, inFlightBytes, workers, busy, lagSec prometheus.Gauge
 	lag                                                            *prometheus.GaugeVec
@@ -50,6 +51,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		eventsRead:    counterVec("enricher_events_read_total", "Events read from the source.", "topic"),
 		events:        counterVec("enricher_events_total", "Events by outcome.", "outcome"),
 		outputs:       counter("enricher_outputs_total", "Records that the sink acknowledged."),
+		moved:         counter("enricher_repartitioned_total", "Events written to the repartition topic."),
 		errors:        counterVec("enricher_errors_total", "Error events by type and function.", "type", "function"),
 		batchDuration: histogram("enricher_batch_duration_seconds", "Dispatch of a batch to the end of its last call.", Buckets),
 		batchEvents:   histogram("enricher_batch_events", "Events per batch.", prometheus.ExponentialBuckets(1, 2, 13)),
@@ -95,6 +97,7 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 		goOn(reg, &m.inFlightBytes), goOn(reg, &m.workers), goOn(reg, &m.busy), goOn(reg, &m.paused), goOn(reg, &m.eventLatency),
 		goOn(reg, &m.lag), goOn(reg, &m.lagSec), goOn(reg, &m.commits), goOn(reg, &m.rebalances), goOn(reg, &m.rewinds),
 		goOn(reg, &m.abandoned), goOn(reg, &m.skipped), goOn(reg, &m.over), goOn(reg, &m.transactions), goOn(reg, &m.stalls),
+		goOn(reg, &m.moved),
 	)
 }
 
@@ -155,6 +158,13 @@ func (m *metrics) start(functions []string) {
 	}
 }
 
+// repartitions lets the series of what may fail on the way through the repartition topic begin at 0.
+func (m *metrics) repartitions() {
+	for _, t := range []event.Type{event.InvalidEvent, event.TooLarge, event.Rejected} {
+		m.errors.WithLabelValues(string(t), "repartition")
+	}
+}
+
 func (m *metrics) read(topic string) {
 	m.topic(topic).Inc()
 	m.counts.Read++
@@ -175,9 +185,11 @@ func (m *metrics) topic(name string) prometheus.Counter {
 }
 
 // assigned lets the series of a partition begin at 0, also where nothing comes.
-func (m *metrics) assigned(tp TopicPartition) {
-	m.topic(tp.Topic)
-	m.lag.WithLabelValues(tp.Topic, itoa(tp.Partition))
+func (m *metrics) assigned(p *partition) {
+	if p.hop != secondHop {
+		m.topic(p.tp.Topic)
+	}
+	m.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition))
 }
 
 func (m *metrics) written(records int) {
@@ -196,6 +208,10 @@ func (m *metrics) failed(f *Failure) {
 }
 
 func (m *metrics) finished(outcome string, took time.Duration) {
+	if outcome == outcomeMoved { // it is told when it has come out
+		m.moved.Inc()
+		return
+	}
 	m.events.WithLabelValues(outcome).Inc()
 	m.eventLatency.Observe(took.Seconds())
 	switch outcome {

@@ -15,6 +15,7 @@ const (
 	outcomeEmitted = "emitted"
 	outcomeDropped = "dropped"
 	outcomeError   = "error"
+	outcomeMoved   = "moved" // written to the repartition topic: its outcome is still to come
 )
 
 // unitDone notes that no function is at work on u any more, and hands on what is next of its key.
@@ -68,10 +69,15 @@ func (f *flow) hasOutput() bool { return f.state == flowEnded && f.out != nil }
 func (l *loop) leave(u *unit) {
 	u.state = unitLeaving
 	if err := l.condemnation(u); err != nil && u.failure == nil {
-		u.failure = l.s.failure(u, err, "sink", 0, 0)
+		u.failure = l.s.failure(u, err, u.taker(), 0, 0)
 	}
 	if u.failure != nil {
 		l.leaveFailed(u)
+		return
+	}
+	if u.moves() {
+		l.leaving++
+		l.emit(emission{u: u, records: []Record{u.moved}, moves: true})
 		return
 	}
 	records := make([]Record, len(u.flows))
@@ -117,14 +123,14 @@ type said struct {
 // sayFailed logs an error event: the first of its kind, and one a minute, as a warning.
 func (l *loop) sayFailed(u *unit) {
 	f := u.failure
-	k := kind{f.Function, f.Type}
+	k, pos := kind{f.Function, f.Type}, u.ev.Position()
 	last := l.said[k]
 	level := slog.LevelDebug
 	if l.now.Sub(last.at) >= sayAgain && len(l.said) < mostKinds { // the zero time is long ago
 		level = slog.LevelWarn
 	}
-	l.s.log.Log(l.s.hardCtx, level, "error event", "type", string(f.Type), "function", f.Function, "topic", u.part.tp.Topic, "partition", u.part.tp.Partition,
-		"offset", u.ev.Position().Offset, "err", f.Message, "more_of_this_kind_before", last.since)
+	l.s.log.Log(l.s.hardCtx, level, "error event", "type", string(f.Type), "function", f.Function, "topic", pos.Topic, "partition", pos.Partition,
+		"offset", pos.Offset, "err", f.Message, "more_of_this_kind_before", last.since)
 	if level == slog.LevelWarn {
 		last = said{at: l.now}
 	} else {
@@ -142,10 +148,10 @@ func (l *loop) leaveFailed(u *unit) {
 		return
 	}
 	u.part.running--
-	f := u.failure
+	f, pos := u.failure, u.ev.Position()
 	if l.s.cfg.OnError == OnErrorDrop {
-		l.s.log.Warn("event dropped: it failed and there is no error sink", "topic", u.part.tp.Topic, "partition", u.part.tp.Partition,
-			"offset", u.ev.Position().Offset, "type", string(f.Type), "function", f.Function, "err", f.Message)
+		l.s.log.Warn("event dropped: it failed and there is no error sink", "topic", pos.Topic, "partition", pos.Partition,
+			"offset", pos.Offset, "type", string(f.Type), "function", f.Function, "err", f.Message)
 		l.finish(u, outcomeError)
 		return
 	}
@@ -164,6 +170,8 @@ func (l *loop) acked(u *unit, err error, checked bool) {
 		l.finish(u, "")
 	case err == nil && u.failure != nil:
 		l.finish(u, outcomeError)
+	case err == nil && u.moves():
+		l.finish(u, outcomeMoved)
 	case err == nil:
 		l.finish(u, outcomeEmitted)
 	case errors.Is(err, errEpochEnded):
@@ -176,7 +184,7 @@ func (l *loop) acked(u *unit, err error, checked bool) {
 	case errors.As(err, &reject) && u.failure == nil && l.tx != nil && !checked:
 		l.condemn(u, err)
 	case errors.As(err, &reject) && u.failure == nil:
-		u.failure = l.s.failure(u, err, "sink", 0, 0)
+		u.failure = l.s.failure(u, err, u.taker(), 0, 0)
 		u.part.running++
 		l.leave(u)
 	case errors.As(err, &reject) && u.failure != nil:
@@ -226,7 +234,7 @@ func (l *loop) finish(u *unit, outcome string) {
 func (l *loop) keep(u *unit) {
 	ks := u.ks
 	if ks == nil {
-		if !l.s.inline || u.loose || l.s.cfg.Order == OrderNone {
+		if !l.s.inline && u.part.hop != firstHop || u.loose || l.s.cfg.Order == OrderNone {
 			u.part.tracker.keep(u.number)
 		}
 		return

@@ -12,12 +12,17 @@ import (
 // partition value, so that two pointers tell two epochs apart.
 type partition struct {
 	tp    TopicPartition
+	hop   hop
 	epoch int64
 	id    int // unique in the stream's life; parts the windows
 
 	live atomic.Bool // false once the epoch has ended; the loop writes it
 
 	held atomic.Bool // paused: what was fetched of it before is not admitted; the loop writes it
+
+	// passing is true while tombstones of an input partition go to the sink, and false while its events go to
+	// the repartition topic; the loop writes it.
+	passing atomic.Bool
 
 	// The reader's.
 	next   int64   // offset below which records were delivered already
@@ -36,6 +41,7 @@ type partition struct {
 	barrier   *unit    // a tombstone that everything behind it waits for
 	door      []*unit  // what was read behind the barrier
 	paused    bool
+	turning   bool // waits between events and tombstones, of an input partition before a repartition topic
 	revoking  bool
 	seen      int64     // end of the log when it last answered, -1 unknown
 	at        int64     // the tracker's position when it was last looked at
@@ -46,6 +52,8 @@ type partition struct {
 
 // assignment holds the live partitions, for the reader and the committer beside the loop.
 type assignment struct {
+	through repartition
+
 	// turn keeps a new assignment from coming between the look at the live partitions and the source's
 	// going back, which would take the new one to the place of the old. It is taken before mu.
 	turn sync.Mutex
@@ -59,8 +67,8 @@ type assignment struct {
 	hushed bool                     // polls end at once
 }
 
-func newAssignment() *assignment {
-	return &assignment{parts: map[TopicPartition]*partition{}, behind: map[TopicPartition]int64{}}
+func newAssignment(through repartition) *assignment {
+	return &assignment{through: through, parts: map[TopicPartition]*partition{}, behind: map[TopicPartition]int64{}}
 }
 
 // add starts a new epoch of tp.
@@ -70,7 +78,8 @@ func (a *assignment) add(tp TopicPartition, start Position) *partition {
 	a.epochs++
 	a.ids++
 	p := &partition{
-		tp: tp, epoch: a.epochs, id: a.ids, next: start.Offset, before: start.Finished, base: start, committed: start.Offset, seen: -1, tracker: newTracker(start),
+		tp: tp, hop: a.through.hop(tp), epoch: a.epochs, id: a.ids, next: start.Offset, before: start.Finished,
+		base: start, committed: start.Offset, seen: -1, tracker: newTracker(start),
 	}
 	p.live.Store(true)
 	return p

@@ -22,7 +22,8 @@ type grant struct {
 // reading is what came of a grant.
 type reading struct {
 	items []readItem
-	needs int64 // bytes that the next record needs and the grant did not hold
+	turns []*partition // left at a place where they must wait
+	needs int64        // bytes that the next record needs and the grant did not hold
 	watch map[TopicPartition]int64
 	err   error // io.EOF at the end of a bounded source
 }
@@ -122,15 +123,7 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 		tp := TopicPartition{rec.Topic, rec.Partition}
 		part, now := r.owner[tp], r.after[tp]
 		if part == nil || part != now || part.held.Load() || r.skip[tp] {
-			// Once one record was left out, so is all behind it: it will be read again in order.
-			r.skip[tp] = true
-			if now != nil {
-				if again == nil {
-					again = map[TopicPartition]*partition{}
-				}
-				again[tp] = now
-			}
-			r.rest = r.rest[1:]
+			r.leaveOut(tp, now, &again)
 			continue
 		}
 		if rec.Offset < part.next {
@@ -143,8 +136,15 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 			r.rest = r.rest[1:]
 			continue
 		}
+		if r.s.turnsAway(part, rec) {
+			got.turns = append(got.turns, part)
+			r.leaveOut(tp, part, &again)
+			continue
+		}
 		size := recordSize(rec)
-		size += g.ahead.of(1, size, 1)
+		if part.hop != firstHop {
+			size += g.ahead.of(1, size, 1)
+		}
 		if size > room && !(g.alone && len(got.items) == 0) && !rec.Marker {
 			got.needs = size
 			break
@@ -164,6 +164,18 @@ func (r *reader) admit(ctx context.Context, g grant) reading {
 	return got
 }
 
+// leaveOut leaves out the next record, and with it all behind it: they will be read again in order.
+func (r *reader) leaveOut(tp TopicPartition, now *partition, again *map[TopicPartition]*partition) {
+	r.skip[tp] = true
+	if now != nil {
+		if *again == nil {
+			*again = map[TopicPartition]*partition{}
+		}
+		(*again)[tp] = now
+	}
+	r.rest = r.rest[1:]
+}
+
 func recordSize(rec *Record) int64 {
 	n := len(rec.Key) + len(rec.Value)
 	for _, h := range rec.Headers {
@@ -178,10 +190,23 @@ func (r *reader) item(ctx context.Context, part *partition, rec *Record) readIte
 	if rec.Marker {
 		return it
 	}
-	ev := copyRecord(part, rec)
+	origin, key, foreign := *rec, Key{}, error(nil)
+	if part.hop == secondHop {
+		origin, key, foreign = inward(rec)
+		it.time = origin.Timestamp.UnixMilli() // how far behind the job is, over both hops
+	}
+	ev := copyRecord(part, &origin)
 	size := int64(ev.Size())
-	u := &unit{ev: ev, part: part, size: size, input: size, readAt: time.Now()}
-	keep, name, err := r.s.examine(ctx, u)
+	u := &unit{ev: ev, part: part, offset: rec.Offset, size: size, input: size, readAt: time.Now()}
+	keep, name, err := true, "", error(nil)
+	switch {
+	case foreign != nil:
+		name, err = "repartition", event.Reject(event.InvalidEvent, foreign)
+	case part.hop == secondHop:
+		name, err = r.s.findOrigin(ctx, u, key)
+	default:
+		keep, name, err = r.s.examine(ctx, u)
+	}
 	if err != nil {
 		u.failure = r.s.failure(u, err, name, 0, 0)
 	}
@@ -190,6 +215,10 @@ func (r *reader) item(ctx context.Context, part *partition, rec *Record) readIte
 		return it
 	}
 	it.unit = u
+	if u.moves() {
+		u.moved = outward(u)
+		u.size += recordSize(&u.moved) - size // what it takes more than the event, whose bytes it shares
+	}
 	return it
 }
 
@@ -238,13 +267,22 @@ func (s *Stream) examine(ctx context.Context, u *unit) (keep bool, name string, 
 		}
 		return true, "partition_by", err
 	}
+	if u.part.hop == firstHop {
+		return true, "", nil
+	}
+	name, err = s.findGroup(ctx, u)
+	return true, name, err
+}
+
+// findGroup finds with what events u shares a window.
+func (s *Stream) findGroup(ctx context.Context, u *unit) (name string, err error) {
 	u.group = u.key
 	if s.by != nil {
 		if _, err := s.guardBool(func() (bool, error) { u.group, err = s.by(ctx, u.ev); return true, err }); err != nil {
-			return true, "window", err
+			return "window", err
 		}
 	}
-	return true, "", nil
+	return "", nil
 }
 
 func (s *Stream) examineTombstone(u *unit) (bool, string, error) {

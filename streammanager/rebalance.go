@@ -27,7 +27,7 @@ func (s *Stream) Assigned(starts map[TopicPartition]Position) {
 	s.control.send(func(l *loop) {
 		for _, p := range parts {
 			l.parts[p] = struct{}{}
-			l.s.metrics.assigned(p.tp)
+			l.s.metrics.assigned(p)
 			l.s.log.Info("partition assigned", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", p.committed)
 		}
 		l.s.metrics.rebalances.Inc()

@@ -40,6 +40,9 @@ type Stream struct {
 	sinkChecker   Checker
 	errorPreparer Preparer
 	errorChecker  Checker
+	// Of the way through the repartition topic.
+	settler        Settler
+	throughChecker Checker
 
 	metrics     *metrics
 	assigned    *assignment
@@ -157,6 +160,16 @@ func (s *Stream) open(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("opening the error sink: %w", err), s.sink.Close(ctx))
 		}
 	}
+	if s.through.sink == nil {
+		return nil
+	}
+	if err := s.through.sink.Open(ctx); err != nil {
+		err = errors.Join(fmt.Errorf("opening the sink of the repartition topic: %w", err), s.sink.Close(ctx))
+		if s.errorSink != nil {
+			err = errors.Join(err, s.errorSink.Close(ctx))
+		}
+		return err
+	}
 	return nil
 }
 
@@ -192,6 +205,11 @@ func (s *Stream) close(ctx context.Context, l *loop) error {
 	if s.errorSink != nil && s.errorSink != s.sink {
 		if err := s.errorSink.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("closing the error sink: %w", err))
+		}
+	}
+	if s.through.sink != nil {
+		if err := s.through.sink.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing the sink of the repartition topic: %w", err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil && l != nil && l.events > 0 {
@@ -232,7 +250,7 @@ func (s *Stream) resize(n int) { s.pool.Resize(n) }
 
 func (s *Stream) single(on bool) {
 	s.emitter.single.Store(on)
-	for _, sink := range []Sink{s.sink, s.errorSink} {
+	for _, sink := range []Sink{s.sink, s.errorSink, s.through.sink} {
 		if one, ok := sink.(Single); ok {
 			one.Single(on)
 		}
@@ -255,7 +273,7 @@ func (s *Stream) Status() Status {
 	for _, part := range []struct {
 		name string
 		v    any
-	}{{"source", s.source}, {"sink", s.sink}, {"error sink", s.errorSink}} {
+	}{{"source", s.source}, {"sink", s.sink}, {"error sink", s.errorSink}, {"repartition topic", s.through.sink}} {
 		if h, ok := part.v.(Health); ok && st.Ready == nil {
 			if err := h.Health(); err != nil {
 				st.Ready = fmt.Errorf("%s: %w", part.name, err)

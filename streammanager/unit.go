@@ -12,6 +12,7 @@ import (
 type unit struct {
 	ev     *event.Event // as it was read; its bytes are never handed out writable
 	part   *partition
+	offset int64  // of its record in part: after the repartition topic that of ev is another
 	number uint64 // in the partition's tracker
 	order  uint64 // of its reading, over all partitions
 	size   int64  // bytes counted in the limits: the input, later its outputs too
@@ -28,6 +29,7 @@ type unit struct {
 	flows   []*flow // what the event has become so far, in the order of the outputs
 	open    int     // flows that are not at their end
 	failure *Failure
+	moved   Record // of the repartition topic, where it goes there
 	state   unitState
 	settled bool // finished, in an epoch that goes on
 }
