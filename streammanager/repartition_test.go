@@ -121,8 +121,12 @@ func TestAnEventIsWhatItWasAfterTheRepartitionTopic(t *testing.T) {
 	at := time.UnixMilli(1_600_000_000_123)
 	origin := func(name string) string { return "enricher.repartition." + name }
 	headers := []event.Header{
-		{Key: "a", Value: []byte{0, 255}}, {Key: "a", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "", Value: []byte("x")},
-		{Key: origin("topic"), Value: []byte("mine")}, {Key: origin("key"), Value: []byte("mine too")},
+		{Key: "a", Value: []byte{0, 255}},
+		{Key: "a", Value: nil},
+		{Key: "a", Value: []byte{}},
+		{Key: "", Value: []byte("x")},
+		{Key: origin("topic"), Value: []byte("mine")},
+		{Key: origin("key"), Value: []byte("mine too")},
 	}
 	for _, c := range []struct {
 		name    string
@@ -386,8 +390,10 @@ func TestARepartitionTopicNeedsAllItsParts(t *testing.T) {
 		"no sink":  {full().Repartition(between, nil), "it takes a topic and the sink"},
 		"no topic": {full().Repartition("", &memSink{}), "it takes a topic and the sink"},
 		"no key":   {full().PartitionBy(nil).Repartition(between, &memSink{}), "what orders events"},
-		"no abilities": {full().From(struct{ streammanager.Source }{newMemSource(true)}).Repartition(between, &memSink{}),
-			"must be able to commit, rewind, pause and settle"},
+		"no abilities": {
+			full().From(struct{ streammanager.Source }{newMemSource(true)}).Repartition(between, &memSink{}),
+			"must be able to commit, rewind, pause and settle",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := c.b.Build(); err == nil || !strings.Contains(err.Error(), c.want) {
