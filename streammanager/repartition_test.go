@@ -243,8 +243,10 @@ func TestATombstoneLeavesBetweenWhatIsBeforeAndBehindItInItsPartition(t *testing
 				}
 				equal(t, "order of the groups", got, []string{"1", "1", "null", "null", "2", "2", "null", "3"})
 				h.offsets(t, 8, 1)
-				if string(h.sink.got[2].Key) != "key" {
-					t.Errorf("the tombstone's key is %q", h.sink.got[2].Key)
+				for _, r := range h.sink.got {
+					if r.Value == nil && string(r.Key) != "key" {
+						t.Errorf("the key of a tombstone is %q, want the one that it had", r.Key)
+					}
 				}
 			})
 		})
