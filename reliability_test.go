@@ -95,6 +95,7 @@ func citations(t *testing.T, known map[string]map[string]bool, cell string) (n i
 // wallClock has what may use the time of day, since it is no wait: a clock that is set must not change one. All of
 // time.Time's methods that leave the monotonic reading out are looked for.
 var wallClock = map[string]string{
+	"streammanager/repartition.go": "carries the time of an event over the repartition topic",
 	"streammanager/errorevent.go":  "writes the time of an event and of its failure",
 	"streammanager/reader.go":      "notes the time of a record",
 	"streammanager/lag.go":         "tells the age of an event",
