@@ -2,11 +2,9 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/streammanager"
@@ -31,19 +29,13 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 // stream. It returns an error only when ctx has ended, that is when the group is rebalancing again.
 func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	<-s.opened
-	starts := map[streammanager.TopicPartition]streammanager.Position{}
-	missing := map[string][]int32{}
+	starts := map[streammanager.TopicPartition]beginning{}
 	for topic, parts := range fetched {
+		committed := make(map[int32]int64, len(parts))
 		for p, o := range parts {
-			if at := o.EpochOffset().Offset; at >= 0 {
-				starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = streammanager.Position{Offset: at}
-			} else {
-				missing[topic] = append(missing[topic], p)
-			}
+			committed[p] = o.EpochOffset().Offset
 		}
-	}
-	for topic, parts := range missing {
-		if err := s.begin(ctx, topic, parts, starts); err != nil {
+		if err := s.begin(ctx, topic, committed, starts); err != nil {
 			return nil, err
 		}
 	}
@@ -60,8 +52,9 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 }
 
 // hold tells the stream of partitions. The caller holds tell.
-func (s *Source) hold(starts map[streammanager.TopicPartition]streammanager.Position) error {
+func (s *Source) hold(starts map[streammanager.TopicPartition]beginning) error {
 	var before []streammanager.TopicPartition
+	told := make(map[streammanager.TopicPartition]streammanager.Position, len(starts))
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -71,14 +64,15 @@ func (s *Source) hold(starts map[streammanager.TopicPartition]streammanager.Posi
 		if s.held[tp] != nil {
 			before = append(before, tp)
 		}
-		s.held[tp] = &holding{start: start.Offset, next: start.Offset}
+		s.held[tp] = &holding{start: start, next: start.Offset}
+		told[tp] = start.Position
 	}
 	s.mu.Unlock()
 	if len(before) > 0 {
 		s.a.Lost(before)
 	}
-	if len(starts) > 0 {
-		s.a.Assigned(starts)
+	if len(told) > 0 {
+		s.a.Assigned(told)
 	}
 	return nil
 }
@@ -152,101 +146,6 @@ func (s *Source) drop(lost map[string][]int32) {
 		s.t.healed(trouble{kind: troubleStart, about: tp.Topic})
 	}
 	s.cl.ResumeFetchPartitions(lost)
-}
-
-// slowStart is after how long an unsettled start is worth a warning.
-const slowStart = 30 * time.Second
-
-// begin finds where partitions begin for which the group has committed nothing. The owner of partition
-// 0 settles that for the whole topic at once; the others wait for it. Otherwise two workers would resolve
-// "latest" at different times, and what was written in between would be lost to the group.
-func (s *Source) begin(ctx context.Context, topic string, parts []int32, starts map[streammanager.TopicPartition]streammanager.Position) error {
-	about, since, wait := trouble{kind: troubleStart, about: topic}, time.Now(), 100*time.Millisecond
-	for {
-		found, err := s.settle(ctx, topic)
-		if err == nil && found != nil {
-			for _, p := range parts {
-				starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = streammanager.Position{Offset: found[p]}
-			}
-			s.t.healed(about)
-			return nil
-		}
-		if err == nil {
-			err = fmt.Errorf("the worker that owns partition 0 of topic %q has not settled its start yet", topic)
-		}
-		if time.Since(since) > slowStart {
-			s.t.note(about, err)
-		}
-		if !pause(ctx, wait) {
-			return ctx.Err()
-		}
-		wait = min(2*wait, 2*time.Second)
-	}
-}
-
-// settle returns where each partition of a topic begins: where the group has committed, else, once
-// any partition of the topic was begun, at its earliest record, since it was added later. Where none was
-// begun, the owner of partition 0 commits all of them; anybody else gets nil and asks again.
-func (s *Source) settle(ctx context.Context, topic string) (map[int32]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	committed, err := s.adm.FetchOffsetsForTopics(ctx, s.cfg.Group, topic)
-	if err == nil {
-		err = committed.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("fetching the committed offsets of topic %q: %w", topic, err)
-	}
-	found, begun := map[int32]int64{}, false
-	for p, o := range committed[topic] {
-		if o.At >= 0 {
-			found[p], begun = o.At, true
-		}
-	}
-	if !begun && !s.owns(streammanager.TopicPartition{Topic: topic}) {
-		return nil, nil
-	}
-	if begun || s.cfg.Start == Earliest || s.madeAgain(ctx, topic) {
-		err = s.list(ctx, s.adm.ListStartOffsets, topic, found)
-	} else {
-		err = s.list(ctx, s.adm.ListEndOffsets, topic, found)
-	}
-	if err != nil || begun {
-		return found, err
-	}
-	all := make(map[streammanager.TopicPartition]streammanager.Position, len(found))
-	for p, at := range found {
-		all[streammanager.TopicPartition{Topic: topic, Partition: p}] = streammanager.Position{Offset: at}
-	}
-	if err := s.commit(ctx, all, func() error { return nil }); err != nil {
-		return nil, fmt.Errorf("committing the start of topic %q: %w", topic, err)
-	}
-	s.t.log.Info("kafka: topic begun", "topic", topic, "partitions", len(all), "start", s.cfg.Start)
-	return found, nil
-}
-
-// list adds the offsets that ask finds for partitions that are not in found.
-func (s *Source) list(ctx context.Context, ask func(context.Context, ...string) (kadm.ListedOffsets, error), topic string, found map[int32]int64) error {
-	listed, err := ask(ctx, topic)
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
-		return fmt.Errorf("listing the offsets of topic %q: %w", topic, err)
-	}
-	for p, o := range listed[topic] {
-		if _, ok := found[p]; !ok {
-			found[p] = o.Offset
-		}
-	}
-	return nil
-}
-
-func (s *Source) owns(tp streammanager.TopicPartition) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.owned[tp]
-	return ok
 }
 
 func flat(m map[string][]int32) []streammanager.TopicPartition {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,17 +18,18 @@ import (
 const commitAgain = 200 * time.Millisecond
 
 // commit keeps positions, as long as ctx allows. still is asked each time before they are sent.
-func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position, still func() error) error {
-	to := map[string]map[int32]kgo.EpochOffset{}
-	for tp, at := range positions {
-		put(to, tp, kgo.EpochOffset{Epoch: -1, Offset: at.Offset})
-	}
+func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPartition]beginning, still func() error) error {
 	for {
 		if err := still(); err != nil {
 			return err
 		}
-		err := s.send(ctx, to, still)
-		if !errors.Is(err, kerr.RebalanceInProgress) {
+		err := s.send(ctx, positions, still)
+		room := s.room.Load()
+		switch {
+		case errors.Is(err, kerr.OffsetMetadataTooLarge) && room > 0:
+			s.room.CompareAndSwap(room, room/2) // these brokers take less than others: say less, and go on
+			continue
+		case !errors.Is(err, kerr.RebalanceInProgress):
 			return err
 		}
 		if !pause(ctx, commitAgain) {
@@ -38,9 +38,16 @@ func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPa
 	}
 }
 
-func (s *Source) send(ctx context.Context, to map[string]map[int32]kgo.EpochOffset, still func() error) error {
+func (s *Source) send(ctx context.Context, positions map[streammanager.TopicPartition]beginning, still func() error) error {
+	to := map[string]map[int32]kgo.EpochOffset{}
+	for tp, b := range positions {
+		put(to, tp, kgo.EpochOffset{Epoch: -1, Offset: b.Offset})
+	}
 	var failed error
-	ctx = kgo.PreCommitFnContext(ctx, func(*kmsg.OffsetCommitRequest) error { return still() })
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		s.annotate(req, positions)
+		return still()
+	})
 	s.cl.CommitOffsetsSync(ctx, to, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if err != nil || resp == nil {
 			failed = err
@@ -60,6 +67,23 @@ func (s *Source) send(ctx context.Context, to map[string]map[int32]kgo.EpochOffs
 	return failed
 }
 
+// annotate writes beside each offset what else is known of its position. The request may hold older offsets
+// than positions, of which that would not be true.
+func (s *Source) annotate(req *kmsg.OffsetCommitRequest, positions map[streammanager.TopicPartition]beginning) {
+	room := int(s.room.Load())
+	for i := range req.Topics {
+		for j := range req.Topics[i].Partitions {
+			p := &req.Topics[i].Partitions[j]
+			b, ok := positions[streammanager.TopicPartition{Topic: req.Topics[i].Topic, Partition: p.Partition}]
+			p.Metadata = nil // the library writes its member id there
+			if ok && b.Offset == p.Offset && (room > 0 || b.meta.needed()) {
+				text := b.text(room)
+				p.Metadata = &text
+			}
+		}
+	}
+}
+
 // expel notes that the group has gone on without this worker: what it holds may be another's by now, and
 // nothing may be committed for it. The library joins again at once but keeps what it held without a word,
 // so that Poll has to begin anew.
@@ -77,11 +101,11 @@ func (s *Source) expel() {
 
 // beginAnew takes stale partitions from the stream and gives them again from where the group has committed.
 func (s *Source) beginAnew(ctx context.Context) error {
-	starts, topics := map[streammanager.TopicPartition]streammanager.Position{}, map[string]struct{}{}
+	starts, topics := map[streammanager.TopicPartition]beginning{}, map[string]struct{}{}
 	s.mu.Lock()
 	for tp, h := range s.held {
 		if h.stale {
-			starts[tp] = streammanager.Position{Offset: h.start}
+			starts[tp] = h.start.elsewhere(h.start.Offset)
 			topics[tp.Topic] = struct{}{}
 		}
 	}
@@ -91,25 +115,24 @@ func (s *Source) beginAnew(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	found, err := s.adm.FetchOffsetsForTopics(ctx, s.cfg.Group, slices.Collect(maps.Keys(topics))...)
-	if err == nil {
-		err = found.Error()
-	}
-	if err != nil {
-		return fmt.Errorf("fetching the committed offsets of group %q: %w", s.cfg.Group, err)
-	}
-	for tp := range starts {
-		if o, ok := found.Lookup(tp.Topic, tp.Partition); ok && o.At >= 0 {
-			starts[tp] = streammanager.Position{Offset: o.At}
+	for topic := range topics {
+		found, err := s.lookUp(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for tp := range starts {
+			if b, ok := found.parts[tp.Partition]; ok && tp.Topic == topic {
+				starts[tp] = b
+			}
 		}
 	}
 	s.tell.Lock()
 	s.mu.Lock()
-	maps.DeleteFunc(starts, func(tp streammanager.TopicPartition, _ streammanager.Position) bool {
+	maps.DeleteFunc(starts, func(tp streammanager.TopicPartition, _ beginning) bool {
 		return s.held[tp] == nil || !s.held[tp].stale
 	})
 	s.mu.Unlock()
-	err = s.hold(starts)
+	err := s.hold(starts)
 	s.tell.Unlock()
 	if err == nil { // an error means that the source closes
 		s.Rewind(offsets(starts))
@@ -131,7 +154,7 @@ func commitError(err error) error {
 }
 
 // offsets returns positions without what is finished beyond them.
-func offsets(positions map[streammanager.TopicPartition]streammanager.Position) map[streammanager.TopicPartition]int64 {
+func offsets(positions map[streammanager.TopicPartition]beginning) map[streammanager.TopicPartition]int64 {
 	at := make(map[streammanager.TopicPartition]int64, len(positions))
 	for tp, p := range positions {
 		at[tp] = p.Offset

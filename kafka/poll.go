@@ -238,7 +238,7 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 	h := s.held[tp]
 	var at, start int64
 	if h != nil {
-		at, start = h.next, h.start
+		at, start = h.next, h.start.Offset
 	}
 	s.mu.Unlock()
 	if h == nil {
@@ -270,7 +270,7 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 		// Nothing was delivered, so nothing is unfinished. Without this a restart would skip once more.
 		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
-		if err := s.commit(ctx, map[streammanager.TopicPartition]streammanager.Position{tp: {Offset: to}}, s.stillHeld(map[streammanager.TopicPartition]*holding{tp: h})); err != nil {
+		if err := s.commit(ctx, map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}, s.stillHeld(map[streammanager.TopicPartition]*holding{tp: h})); err != nil {
 			s.t.log.Warn("kafka: commit of a skip failed", "topic", tp.Topic, "partition", tp.Partition, "offset", to, "err", err)
 		}
 	}
@@ -288,7 +288,7 @@ func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int6
 		return false
 	}
 	if to < at { // records below those that the stream has seen would be taken for repeated ones
-		_ = s.hold(map[streammanager.TopicPartition]streammanager.Position{tp: {Offset: to}}) // an error means that the source closes
+		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}) // an error means that the source closes
 	}
 	s.Rewind(map[streammanager.TopicPartition]int64{tp: to})
 	return true
@@ -322,10 +322,10 @@ func (s *Source) retell(tp streammanager.TopicPartition, at int64) {
 	s.tell.Lock()
 	defer s.tell.Unlock()
 	s.mu.Lock()
-	known := s.held[tp] != nil
+	h := s.held[tp]
 	s.mu.Unlock()
-	if known {
-		_ = s.hold(map[streammanager.TopicPartition]streammanager.Position{tp: {Offset: at}}) // an error means that the source closes
+	if h != nil {
+		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(at)}) // an error means that the source closes
 	}
 }
 

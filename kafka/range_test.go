@@ -60,11 +60,12 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 		if !given { // the group takes the partition and gives it again, from what is committed
 			given = true
 			s.onLost(context.Background(), nil, map[string][]int32{"in": {0}})
-			at, err := s.onOffsets(context.Background(), map[string]map[int32]kgo.Offset{"in": {0: kgo.NewOffset().At(0)}})
-			if err != nil {
+			s.tell.Lock()
+			if err := s.hold(map[streammanager.TopicPartition]beginning{tp: {}}); err != nil {
 				t.Error(err)
 			}
-			s.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{"in": {0: at["in"][0].EpochOffset()}}) // as the client does
+			s.tell.Unlock()
+			s.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{"in": {0: {Epoch: -1}}}) // as the client does
 		}
 		return nil, nil, false
 	})

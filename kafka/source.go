@@ -70,14 +70,15 @@ type Source struct {
 
 	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
 	skipped  atomic.Int64
-	poll     poll // belongs to Poll
+	room     atomic.Int64 // bytes of metadata that brokers take beside an offset
+	poll     poll         // belongs to Poll
 }
 
 // holding is a partition that the stream was told of.
 type holding struct {
-	start int64 // first offset told
-	next  int64 // offset after the last delivered record
-	stale bool  // the group may have given it to another worker since
+	start beginning // what was told
+	next  int64     // offset after the last delivered record
+	stale bool      // the group may have given it to another worker since
 }
 
 var (
@@ -104,6 +105,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		paused:  map[streammanager.TopicPartition]struct{}{},
 		resting: map[streammanager.TopicPartition]time.Time{},
 	}
+	s.room.Store(maxMetadata)
 	if err := s.check(); err != nil {
 		return nil, err
 	}
@@ -261,12 +263,16 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 // Commit implements streammanager.Committer.
 func (s *Source) Commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position) error {
 	mine := make(map[streammanager.TopicPartition]*holding, len(positions))
+	all := make(map[streammanager.TopicPartition]beginning, len(positions))
 	s.mu.Lock()
-	for tp := range positions {
-		mine[tp] = s.held[tp]
+	for tp, at := range positions {
+		h := s.held[tp]
+		if mine[tp] = h; h != nil {
+			all[tp] = beginning{at, h.start.meta}
+		}
 	}
 	s.mu.Unlock()
-	if err := s.commit(ctx, positions, s.stillHeld(mine)); err != nil {
+	if err := s.commit(ctx, all, s.stillHeld(mine)); err != nil {
 		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
 	}
 	return nil

@@ -1,0 +1,186 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// beginning is where a partition is read from, and what every commit of it says beside the offset.
+type beginning struct {
+	streammanager.Position
+	meta metadata
+}
+
+// elsewhere is a beginning at another offset of the same partition, where nothing is known of what is finished beyond.
+func (b beginning) elsewhere(offset int64) beginning {
+	b.Position = streammanager.Position{Offset: offset}
+	return b
+}
+
+// text is what is committed beside the offset.
+func (b beginning) text(room int) string {
+	b.meta.at, b.meta.finished = b.Offset, b.Finished
+	return b.meta.text(room)
+}
+
+// progress is what the group has committed of a topic.
+type progress struct {
+	id      kadm.TopicID
+	parts   map[int32]beginning // of what is committed
+	missing []int32
+}
+
+// lookUp asks how far the group has come in a topic.
+func (s *Source) lookUp(ctx context.Context, topic string) (progress, error) {
+	listed, err := s.adm.ListTopics(ctx, topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return progress{}, fmt.Errorf("looking at topic %q: %w", topic, err)
+	}
+	committed, err := s.adm.FetchOffsets(kadm.RequireStable(ctx), s.cfg.Group)
+	if err == nil {
+		err = committed.Error()
+	}
+	if err != nil {
+		return progress{}, fmt.Errorf("fetching the committed offsets of topic %q: %w", topic, err)
+	}
+	found := progress{id: listed[topic].ID, parts: map[int32]beginning{}}
+	for p := range listed[topic].Partitions {
+		o, ok := committed.Lookup(topic, p)
+		if !ok || o.At < 0 {
+			found.missing = append(found.missing, p)
+			continue
+		}
+		found.parts[p] = beginningOf(found.id, o.At, o.Metadata)
+	}
+	return found, nil
+}
+
+// beginningOf takes from the text beside a committed offset what holds for it: nothing where the topic was
+// made anew since, and not what was finished beyond another offset.
+func beginningOf(topic kadm.TopicID, at int64, text string) beginning {
+	b := beginning{Position: streammanager.Position{Offset: at}, meta: metadata{topic: topic}}
+	m, ok := parseMetadata(text)
+	if !ok || m.topic != topic {
+		return b
+	}
+	if m.at == at {
+		b.Finished = m.finished
+	}
+	b.meta = m
+	return b
+}
+
+// slowStart is after how long an unsettled start is worth a warning.
+const slowStart = 30 * time.Second
+
+// begin finds where partitions begin, which the group has committed at or -1. The owner of partition 0 settles
+// that for the whole topic at once; the others wait for it. Otherwise two workers would resolve "latest" at
+// different times, and what was written in between would be lost to the group.
+func (s *Source) begin(ctx context.Context, topic string, parts map[int32]int64, starts map[streammanager.TopicPartition]beginning) error {
+	about, since, wait := trouble{kind: troubleStart, about: topic}, time.Now(), 100*time.Millisecond
+	for {
+		found, err := s.settle(ctx, topic)
+		if err == nil && found != nil {
+			if err = take(topic, parts, found, starts); err == nil {
+				s.t.healed(about)
+				return nil
+			}
+		}
+		if err == nil {
+			err = fmt.Errorf("the worker that owns partition 0 of topic %q has not settled its start yet", topic)
+		}
+		if time.Since(since) > slowStart {
+			s.t.note(about, err)
+		}
+		if !pause(ctx, wait) {
+			return ctx.Err()
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// take copies from found where parts begin.
+func take(topic string, parts map[int32]int64, found map[int32]beginning, starts map[streammanager.TopicPartition]beginning) error {
+	for p, at := range parts {
+		b, ok := found[p]
+		switch {
+		case !ok: // of a partition that was just added, not every broker knows
+			return fmt.Errorf("the brokers do not know partition %d of topic %q yet", p, topic)
+		case b.Offset < at: // a commit that the client heard of first
+			b = b.elsewhere(at)
+		}
+		starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = b
+	}
+	return nil
+}
+
+// settle returns where each partition of a topic begins: where the group has committed, else, once
+// any partition of the topic was begun, at its earliest record, since it was added later. Where none was
+// begun, the owner of partition 0 commits all of them; anybody else gets nil and asks again.
+func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := s.lookUp(ctx, topic)
+	if err != nil || len(found.missing) == 0 {
+		return found.parts, err
+	}
+	begun := len(found.parts) > 0
+	if !begun && !s.owns(streammanager.TopicPartition{Topic: topic}) {
+		return nil, nil
+	}
+	var at map[int32]int64
+	if begun || s.cfg.Start == Earliest || s.madeAgain(ctx, topic) {
+		at, err = s.list(ctx, s.adm.ListStartOffsets, topic)
+	} else {
+		at, err = s.list(ctx, s.adm.ListEndOffsets, topic)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range found.missing {
+		found.parts[p] = beginningOf(found.id, at[p], "")
+	}
+	if begun {
+		return found.parts, nil
+	}
+	all := make(map[streammanager.TopicPartition]beginning, len(found.parts))
+	for p, b := range found.parts {
+		all[streammanager.TopicPartition{Topic: topic, Partition: p}] = b
+	}
+	if err := s.commit(ctx, all, func() error { return nil }); err != nil {
+		return nil, fmt.Errorf("committing the start of topic %q: %w", topic, err)
+	}
+	s.t.log.Info("kafka: topic begun", "topic", topic, "partitions", len(all), "start", s.cfg.Start)
+	return found.parts, nil
+}
+
+// list returns the offsets that ask finds.
+func (s *Source) list(ctx context.Context, ask func(context.Context, ...string) (kadm.ListedOffsets, error), topic string) (map[int32]int64, error) {
+	listed, err := ask(ctx, topic)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the offsets of topic %q: %w", topic, err)
+	}
+	at := make(map[int32]int64, len(listed[topic]))
+	for p, o := range listed[topic] {
+		at[p] = o.Offset
+	}
+	return at, nil
+}
+
+func (s *Source) owns(tp streammanager.TopicPartition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.owned[tp]
+	return ok
+}
