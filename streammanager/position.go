@@ -12,6 +12,14 @@ type Position struct {
 // Range is the offsets from From up to To, without To.
 type Range struct{ From, To int64 }
 
+// covered counts the offsets in ranges.
+func covered(ranges []Range) (n int64) {
+	for _, r := range ranges {
+		n += r.To - r.From
+	}
+	return n
+}
+
 // mostRanges bounds the ranges of a position. What keeps them has hardly room for more.
 const mostRanges = 2048
 

@@ -28,7 +28,7 @@ func (s *Stream) Assigned(starts map[TopicPartition]Position) {
 		for _, p := range parts {
 			l.parts[p] = struct{}{}
 			l.s.metrics.assigned(p)
-			l.s.log.Info("partition assigned", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", p.committed)
+			l.s.log.Info("partition assigned", "topic", p.tp.Topic, "partition", p.tp.Partition, "offset", p.committed, "finished_beyond", covered(p.tracker.before))
 		}
 		l.s.metrics.rebalances.Inc()
 	})

@@ -118,8 +118,26 @@ func (l *Ledger) claims(worker string, partition int32, at streammanager.Positio
 			if !l.finished[ID{partition, o}] {
 				l.breach("%s commits %v as finished, which it is not", worker, ID{partition, o})
 			}
+			if before, ok := l.openBefore(ID{partition, o}); ok {
+				l.breach("%s commits %v as finished beyond %d, but %v of the same key comes before it and will be sent again", worker, ID{partition, o}, at.Offset, before)
+			}
 		}
 	}
+}
+
+// openBefore returns an unfinished event that must be sent before another of its key, whose outputs were sent.
+func (l *Ledger) openBefore(id ID) (ID, bool) {
+	in := l.plan.byID[id]
+	if in == nil || in.kind != keyed || in.value == nil || !l.plan.lanes() || l.plan.expect(in).outputs == 0 {
+		return ID{}, false
+	}
+	for _, other := range l.plan.inputs {
+		if other.kind == keyed && other.value != nil && other.lane == in.lane && other.id.Partition == id.Partition && other.id.Offset < id.Offset &&
+			!l.finished[other.id] && !l.gone[other.id] {
+			return other.id, true
+		}
+	}
+	return ID{}, false
 }
 
 // unfinished counts the events that have had no outcome yet and can still have one.

@@ -120,6 +120,13 @@ func (a *API) Hang(key int) {
 	a.hanging[key] = true
 }
 
+// Release lets calls of key be answered again.
+func (a *API) Release(key int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.hanging, key)
+}
+
 // Answers returns how many calls were answered.
 func (a *API) Answers() int {
 	a.mu.Lock()
