@@ -14,6 +14,7 @@ import (
 type beginning struct {
 	streammanager.Position
 	meta metadata
+	anew bool // what is committed is of a topic that had the name before
 }
 
 // elsewhere is a beginning at another offset of the same partition, where nothing is known of what is finished beyond.
@@ -33,6 +34,7 @@ type progress struct {
 	id      kadm.TopicID
 	parts   map[int32]beginning // of what is committed
 	missing []int32
+	anew    map[int32]bool // those of missing for which something is committed, of a topic that had the name before
 }
 
 // lookUp asks how far the group has come in a topic.
@@ -51,10 +53,14 @@ func (s *Source) lookUp(ctx context.Context, topic string) (progress, error) {
 	if err != nil {
 		return progress{}, fmt.Errorf("fetching the committed offsets of topic %q: %w", topic, err)
 	}
-	found := progress{id: listed[topic].ID, parts: map[int32]beginning{}}
+	found := progress{id: listed[topic].ID, parts: map[int32]beginning{}, anew: map[int32]bool{}}
 	for p := range listed[topic].Partitions {
 		o, ok := committed.Lookup(topic, p)
-		if !ok || o.At < 0 {
+		ok = ok && o.At >= 0
+		if m, said := parseMetadata(o.Metadata); ok && said && m.topic != found.id {
+			found.anew[p], ok = true, false
+		}
+		if !ok {
 			found.missing = append(found.missing, p)
 			continue
 		}
@@ -63,12 +69,12 @@ func (s *Source) lookUp(ctx context.Context, topic string) (progress, error) {
 	return found, nil
 }
 
-// beginningOf takes from the text beside a committed offset what holds for it: nothing where the topic was
-// made anew since, and not what was finished beyond another offset.
+// beginningOf takes from the text beside a committed offset what holds for it: not what was finished beyond
+// another offset.
 func beginningOf(topic kadm.TopicID, at int64, text string) beginning {
 	b := beginning{Position: streammanager.Position{Offset: at}, meta: metadata{topic: topic}}
 	m, ok := parseMetadata(text)
-	if !ok || m.topic != topic {
+	if !ok {
 		return b
 	}
 	if m.at == at {
@@ -114,7 +120,7 @@ func take(topic string, parts map[int32]int64, found map[int32]beginning, starts
 		switch {
 		case !ok: // of a partition that was just added, not every broker knows
 			return fmt.Errorf("the brokers do not know partition %d of topic %q yet", p, topic)
-		case b.Offset < at: // a commit that the client heard of first
+		case b.Offset < at && !b.anew: // a commit that the client heard of first
 			b = b.elsewhere(at)
 		}
 		starts[streammanager.TopicPartition{Topic: topic, Partition: p}] = b
@@ -124,7 +130,8 @@ func take(topic string, parts map[int32]int64, found map[int32]beginning, starts
 
 // settle returns where each partition of a topic begins: where the group has committed, else, once
 // any partition of the topic was begun, at its earliest record, since it was added later. Where none was
-// begun, the owner of partition 0 commits all of them; anybody else gets nil and asks again.
+// begun, the owner of partition 0 commits all of them; anybody else gets nil and asks again. All of a topic that was
+// made anew is new.
 func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -137,7 +144,7 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning,
 		return nil, nil
 	}
 	var at map[int32]int64
-	if begun || s.cfg.Start == Earliest || s.madeAgain(ctx, topic) {
+	if begun || len(found.anew) > 0 || s.cfg.Start == Earliest || s.madeAgain(ctx, topic) {
 		at, err = s.list(ctx, s.adm.ListStartOffsets, topic)
 	} else {
 		at, err = s.list(ctx, s.adm.ListEndOffsets, topic)
@@ -146,7 +153,9 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning,
 		return nil, err
 	}
 	for _, p := range found.missing {
-		found.parts[p] = beginningOf(found.id, at[p], "")
+		b := beginningOf(found.id, at[p], "")
+		b.anew = found.anew[p]
+		found.parts[p] = b
 	}
 	if begun {
 		return found.parts, nil

@@ -268,7 +268,7 @@ func (s *Source) Commit(ctx context.Context, positions map[streammanager.TopicPa
 	for tp, at := range positions {
 		h := s.held[tp]
 		if mine[tp] = h; h != nil {
-			all[tp] = beginning{at, h.start.meta}
+			all[tp] = beginning{Position: at, meta: h.start.meta}
 		}
 	}
 	s.mu.Unlock()
