@@ -3,6 +3,7 @@ package streammanager
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -19,9 +20,12 @@ type commitRequest struct {
 // committer alone commits. What it sends is pruned at the moment of sending to epochs that are live.
 type committer struct {
 	s *Stream
+
+	said   string    // what was last wrong
+	saidAt time.Time // when that was said
 }
 
-func (c committer) run(ctx context.Context, requests *mailbox[commitRequest]) {
+func (c *committer) run(ctx context.Context, requests *mailbox[commitRequest]) {
 	var batch []commitRequest
 	for {
 		select {
@@ -31,12 +35,14 @@ func (c committer) run(ctx context.Context, requests *mailbox[commitRequest]) {
 		}
 		batch = requests.take(batch)
 		for _, req := range batch {
+			c.s.committing.start()
 			c.commit(req)
+			c.s.committing.stop()
 		}
 	}
 }
 
-func (c committer) commit(req commitRequest) {
+func (c *committer) commit(req commitRequest) {
 	if req.transaction || req.abort {
 		c.end(req)
 		return
@@ -64,17 +70,26 @@ func (c committer) commit(req commitRequest) {
 		if errors.Is(err, ErrAssignmentLost) {
 			outcome = "lost"
 		}
-		for tp, at := range positions {
-			c.s.log.Warn("commit failed", "topic", tp.Topic, "partition", tp.Partition, "offset", at.Offset, "err", err)
-		}
+		c.say(positions, err)
 		sent = nil
 	}
 	c.s.metrics.commits.WithLabelValues(outcome).Inc()
-	c.s.completions.send(completion{commit: &committed{marks: sent}})
+	c.s.completions.send(completion{commit: &committed{marks: sent, err: err}})
+}
+
+// say logs a commit that failed: each cause when it comes up, and once a minute.
+func (c *committer) say(positions map[TopicPartition]Position, err error) {
+	level := slog.LevelDebug
+	if text := err.Error(); text != c.said || time.Since(c.saidAt) >= sayAgain {
+		c.said, c.saidAt, level = text, time.Now(), slog.LevelWarn
+	}
+	for tp, at := range positions {
+		c.s.log.Log(c.s.hardCtx, level, "commit failed", "topic", tp.Topic, "partition", tp.Partition, "offset", at.Offset, "err", err)
+	}
 }
 
 // end ends a transaction. One whose partitions were taken away meanwhile is aborted.
-func (c committer) end(req commitRequest) {
+func (c *committer) end(req commitRequest) {
 	e := &c.s.emitter.begun
 	answer := &committed{transaction: true, marks: req.marks}
 	positions := make(map[TopicPartition]Position, len(req.marks))
@@ -96,7 +111,7 @@ func (c committer) end(req commitRequest) {
 	c.s.completions.send(completion{commit: answer})
 }
 
-func (c committer) count(e *committed) {
+func (c *committer) count(e *committed) {
 	outcome := "ok"
 	switch {
 	case e.err != nil:
@@ -114,7 +129,8 @@ type committed struct {
 	// Of a transaction.
 	transaction bool
 	kept        bool
-	err         error
+
+	err error
 }
 
 const commitTimeout = 10 * time.Second

@@ -1,6 +1,7 @@
 package streammanager
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -31,7 +32,7 @@ func (l *loop) observeLag() {
 		l.skipped = now
 	}
 	l.countStalls()
-	l.s.setStall(stall)
+	l.s.setStall(cmp.Or(l.watch(), stall))
 }
 
 // stall tells whether p has records left and has not moved for too long.

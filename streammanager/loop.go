@@ -57,6 +57,7 @@ type loop struct {
 	turning  []*partition // input partitions before a repartition topic that wait between events and tombstones
 	settling bool         // the source was asked whether the repartition topic is finished
 
+	dog       watchdog
 	counted   map[counted]int64
 	skipped   int64         // by the source, when it was last asked
 	said      map[kind]said // error events
@@ -91,6 +92,8 @@ func (l *loop) run(ctx context.Context) error {
 	defer tick.Stop()
 	commitTick := time.NewTicker(l.s.cfg.CommitInterval)
 	defer commitTick.Stop()
+	lookTick := time.NewTicker(min(l.s.cfg.CommitInterval, lookEvery))
+	defer lookTick.Stop()
 	if l.tx != nil {
 		defer func() { l.tx.cancel() }()
 	}
@@ -113,6 +116,8 @@ func (l *loop) run(ctx context.Context) error {
 		case <-commitTick.C:
 			l.now = time.Now()
 			l.commit()
+		case <-lookTick.C:
+			l.now = time.Now()
 			l.observeLag()
 		case <-tick.C:
 		}
@@ -247,6 +252,7 @@ func (l *loop) complete(c *completion) {
 		l.transactionEnded(c.commit)
 	case c.commit != nil:
 		l.committal = false
+		l.noteCommit(c.commit.err)
 		for p, m := range c.commit.marks {
 			p.kept(m)
 		}

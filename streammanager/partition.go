@@ -161,6 +161,15 @@ func (a *assignment) hush(on bool) {
 	}
 }
 
+// interrupt ends the poll that waits, if one does.
+func (a *assignment) interrupt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.wake != nil {
+		a.wake()
+	}
+}
+
 // goesBack reports whether the source is taken back before the next poll. What an earlier one said of the
 // end holds no more then.
 func (a *assignment) goesBack() bool {

@@ -92,7 +92,9 @@ func (r *reader) poll(ctx context.Context, limit int) error {
 		}
 		r.s.assigned.rewind(r.s.rewinder, back)
 	}
+	r.s.polling.start()
 	polled, err := r.s.source.Poll(pollCtx, limit)
+	r.s.polling.stop()
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, io.EOF) && errors.Is(err, context.Canceled) {
 			return nil // the stream wanted the poll to end

@@ -62,6 +62,8 @@ type Stream struct {
 	hardCtx, callCtx, pollCtx context.Context
 	interruptPoll             context.CancelFunc
 
+	polling, committing stopwatch // what runs beside the loop
+
 	mu      sync.Mutex // guards all below
 	status  Status
 	trouble error // of the sink
@@ -95,7 +97,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	emitCtx, cancelEmit := context.WithCancel(hard)
 	defer cancelEmit()
 	running.Go(func() { s.emitter.run(emitCtx, s.emissions) })
-	running.Go(func() { committer{s}.run(hard, s.commits) })
+	running.Go(func() { (&committer{s: s}).run(hard, s.commits) })
 
 	l, err := newLoop(s)
 	if err == nil {
@@ -197,7 +199,7 @@ func (s *Stream) commitLast(ctx context.Context, end time.Time, l *loop) {
 
 // close leaves the source and closes the sinks.
 func (s *Stream) close(ctx context.Context, l *loop) error {
-	s.source.Close(ctx)
+	s.leave(ctx)
 	var errs []error
 	if err := s.sink.Close(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("closing the sink: %w", err))
@@ -218,6 +220,14 @@ func (s *Stream) close(ctx context.Context, l *loop) error {
 		return nil
 	}
 	return errors.Join(errs...)
+}
+
+// leave closes the source. One that does not return is left behind: it may be why the stream ends.
+func (s *Stream) leave(ctx context.Context) {
+	var closing sync.WaitGroup
+	closing.Go(func() { s.source.Close(ctx) })
+	until, _ := ctx.Deadline()
+	s.await(&closing, max(0, time.Until(until))+grace, "a source that does not close was left behind")
 }
 
 // await waits for goroutines to end, save for those that run what others wrote and do not return.

@@ -74,20 +74,26 @@ func (h *supervised) start() (stop func() error) {
 // restarts returns what is counted for a reason; all of them begin at 0.
 func (h *supervised) restarts(t *testing.T, reason string) float64 {
 	t.Helper()
-	found, err := h.reg.Gather()
+	return labelled(t, h.reg, "enricher_restarts_total", "reason", reason)
+}
+
+// labelled returns the counter whose label has the value.
+func labelled(t *testing.T, reg *prometheus.Registry, name, label, value string) float64 {
+	t.Helper()
+	found, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range found {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if f.GetName() == "enricher_restarts_total" && l.GetName() == "reason" && l.GetValue() == reason {
+				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
 					return m.GetCounter().GetValue()
 				}
 			}
 		}
 	}
-	t.Fatalf("no series of enricher_restarts_total for %q", reason)
+	t.Fatalf("no series of %s for %q", name, value)
 	return 0
 }
 

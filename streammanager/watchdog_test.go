@@ -1,0 +1,138 @@
+package streammanager_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// unheeding is a source of which one kind of call does not return, whatever it is told, until let is closed.
+type unheeding struct {
+	*memSource
+	poll, commit atomic.Bool
+	let          chan struct{}
+}
+
+func (s *unheeding) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {
+	got, err := s.memSource.Poll(ctx, limit)
+	if s.poll.Load() {
+		<-s.let
+	}
+	return got, err
+}
+
+func (s *unheeding) Commit(ctx context.Context, positions map[tp]streammanager.Position) error {
+	if s.commit.Load() {
+		<-s.let
+	}
+	return s.memSource.Commit(ctx, positions)
+}
+
+// stalled returns what is counted for a reason.
+func stalled(t *testing.T, reg *prometheus.Registry, reason streammanager.Stall) float64 {
+	t.Helper()
+	return labelled(t, reg, "enricher_stalls_total", "reason", string(reason))
+}
+
+func TestWhatDoesNotReturnIsSaidAndEndsTheStreamToBeStartedAgain(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		hang   func(*unheeding)
+		reason streammanager.Stall
+		words  string
+	}{
+		{name: "a poll", hang: func(s *unheeding) { s.poll.Store(true) }, reason: streammanager.StallPoll, words: "a poll of the source does not return"},
+		{name: "a commit", hang: func(s *unheeding) { s.commit.Store(true) }, reason: streammanager.StallCommit, words: "a commit does not return"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewRegistry()
+				src := &unheeding{memSource: newMemSource(false), let: make(chan struct{})}
+				h := newHarnessOver(t, src.memSource, src, streammanager.Config{Metrics: reg}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+				src.add(0, "k", "a")
+				ended := make(chan error, 1)
+				go func() { ended <- h.stream.Run(t.Context()) }()
+				time.Sleep(time.Second)
+				test.hang(src)
+				src.add(0, "k", "b")
+				time.Sleep(time.Minute)
+				h.ready(t)
+				time.Sleep(time.Minute)
+				if err := h.stream.Status().Ready; err == nil || !strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), `topic "in" partition 0 at offset`) {
+					t.Errorf("after two minutes: ready %v, want %q and the place", err, test.words)
+				}
+				if n := stalled(t, reg, test.reason); n != 1 {
+					t.Errorf("counted %v times", n)
+				}
+				if n := strings.Count(h.logged(), "something stands still"); n != 1 || !strings.Contains(h.log.String(), "topic=in partition=0 offset=") {
+					t.Errorf("said %d times, or without the place:\n%s", n, h.log.String())
+				}
+				time.Sleep(3 * time.Minute)
+				select {
+				case err := <-ended:
+					var failed *streammanager.FailedError
+					if !errors.As(err, &failed) || failed.Reason != streammanager.ReasonStalled {
+						t.Errorf("ended with %v, want a failure for what stands still", err)
+					}
+				default:
+					t.Error("the stream goes on")
+				}
+				close(src.let)
+			})
+		})
+	}
+}
+
+func TestASourceWithNothingToReadIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		h := newHarness(t, false, streammanager.Config{Metrics: reg}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.src.add(0, "k", "a")
+		stop := h.serve(t)
+		time.Sleep(5 * time.Hour)
+		h.ready(t)
+		for _, what := range streammanager.Stalls() {
+			if n := stalled(t, reg, what); n != 0 {
+				t.Errorf("%s: counted %v times", what, n)
+			}
+		}
+		h.src.add(0, "k", "b")
+		time.Sleep(time.Minute)
+		equal(t, "outputs", h.sink.values(), []string{"a", "b"})
+		stop()
+	})
+}
+
+func TestCommitsThatFailAreSaidOnceAMinuteAndHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		h := newHarness(t, false, streammanager.Config{Metrics: reg}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.src.commitErr = errTest
+		h.src.add(0, "k", "a")
+		stop := h.serve(t)
+		time.Sleep(50 * time.Second)
+		h.ready(t)
+		time.Sleep(30 * time.Second)
+		if err := h.stream.Status().Ready; !errors.Is(err, errTest) || !strings.Contains(err.Error(), "positions are not kept") {
+			t.Errorf("ready %v, want the failing commits", err)
+		}
+		if n := strings.Count(h.logged(), "commit failed"); n != 2 || stalled(t, reg, streammanager.StallCommit) != 1 {
+			t.Errorf("said %d times in 80 seconds, want 2; counted %v times", n, stalled(t, reg, streammanager.StallCommit))
+		}
+		h.src.mu.Lock()
+		h.src.commitErr = nil
+		h.src.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		h.ready(t)
+		h.offsets(t, 1)
+		stop()
+	})
+}
