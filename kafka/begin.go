@@ -91,6 +91,8 @@ const slowStart = 30 * time.Second
 // that for the whole topic at once; the others wait for it. Otherwise two workers would resolve "latest" at
 // different times, and what was written in between would be lost to the group.
 func (s *Source) begin(ctx context.Context, topic string, parts map[int32]int64, starts map[streammanager.TopicPartition]beginning) error {
+	s.settling.Add(1)
+	defer s.settling.Add(-1)
 	about, since, wait := trouble{kind: troubleStart, about: topic}, time.Now(), 100*time.Millisecond
 	for {
 		found, err := s.settle(ctx, topic)

@@ -17,3 +17,9 @@ func (s *Sink) ClientOptions() []kgo.Opt {
 
 // LogsIn is how s logs in.
 func (s *SASL) LogsIn() sasl.Mechanism { return s.mechanism() }
+
+// Client is the library's, behind the back of an open source.
+func (s *Source) Client() *kgo.Client { return s.cl }
+
+// RecordIn reports whether batches hold a record at or behind an offset.
+var RecordIn = recordIn

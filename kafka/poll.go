@@ -44,6 +44,9 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 		if ctx.Err() != nil {
 			return streammanager.Polled{}, ctx.Err()
 		}
+		if broken := s.broken.Swap(nil); broken != nil {
+			return streammanager.Polled{}, broken
+		}
 		if s.expelled.Swap(false) {
 			if err := s.beginAnew(ctx); err != nil {
 				s.expelled.Store(true)
@@ -54,7 +57,9 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 			s.t.healed(trouble{kind: troubleStart})
 		}
 		wait, cancel := s.untilRested(ctx)
+		s.asking.begin()
 		fetched := s.cl.PollRecords(wait, max(limit, 1))
+		s.asking.end(fetched.NumRecords() > 0)
 		cancel()
 		s.take(fetched, got.HighWatermarks)
 		p.failed = s.errors(ctx, fetched)
@@ -226,7 +231,7 @@ func (s *Source) untilRested(ctx context.Context) (context.Context, context.Canc
 	} else {
 		ctx, s.wake = context.WithDeadline(ctx, next)
 	}
-	if s.expelled.Load() {
+	if s.expelled.Load() || s.broken.Load() != nil {
 		s.wake()
 	}
 	return ctx, s.wake

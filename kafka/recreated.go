@@ -98,6 +98,7 @@ func (s *Source) madeAgain(ctx context.Context, topic string) bool {
 
 // recognize looks for topics that were made again, and begins them anew.
 func (s *Source) recognize(found kadm.TopicDetails) {
+	s.topics = found
 	for _, r := range s.ids.see(found) {
 		s.t.log.Warn("kafka: topic was deleted and made again, its new records are read from the first", "topic", r.topic, "old_id", r.old, "new_id", r.new)
 		s.stalls.count(streammanager.StallTopic)

@@ -65,8 +65,13 @@ type Source struct {
 	wake    context.CancelFunc // ends the wait of Poll
 
 	stalls
-	ids   identities
-	nudge chan struct{} // has the topics looked at soon
+	ids    identities
+	nudge  chan struct{}     // has the topics looked at soon
+	topics kadm.TopicDetails // as they were last seen; belongs to watch
+	asking asking
+	broken atomic.Pointer[streammanager.FailedError] // is returned by the next Poll
+
+	settling atomic.Int32 // starts of topics that are not settled
 
 	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
 	skipped  atomic.Int64

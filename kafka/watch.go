@@ -12,11 +12,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// watch looks whether the topics exist, more often while something is wrong.
+// watch looks whether the topics exist and something stands still, more often while something is wrong.
 func (s *Source) watch(ctx context.Context) {
+	g := newGuard(s)
 	for {
 		every := s.set.millis("metadata.max.age.ms")
-		if !s.look(ctx) {
+		if s.look(ctx) {
+			g.look(ctx, s.topics)
+		} else {
 			every = min(every, lookAgain)
 		}
 		if !s.untilLook(ctx, every) {
