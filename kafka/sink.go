@@ -155,7 +155,7 @@ func (s *Sink) Prepare(ev *event.Event) (streammanager.Record, error) {
 		}
 	}
 	if s.cfg.Now {
-		r.Timestamp = time.Now()
+		r.Timestamp = time.Time{} // the client stamps what has none as it takes it
 	}
 	return r, nil
 }

@@ -19,9 +19,6 @@ func (l *loop) startInline() {
 	flows := make([]flow, n)
 	for i, u := range p.queue[:n] {
 		flows[i] = flow{u: u, ev: u.ev, state: flowRunning}
-		if u.pass {
-			flows[i].step = len(l.s.steps)
-		}
 		c.flows[i] = &flows[i]
 		u.state = unitRunning
 		p.running++

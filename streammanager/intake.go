@@ -116,8 +116,7 @@ func (l *loop) liftBarrier(p *partition) {
 	if u := p.barrier; u != nil && u.state == unitQueued && p.tracker.isHead(u.number) {
 		p.running++
 		u.state = unitDone
-		rec := recordOf(u.ev)
-		u.flows = []*flow{{u: u, ev: u.ev, state: flowEnded, out: &rec}}
+		u.flows = []*flow{{u: u, ev: u.ev, state: flowEnded, out: u.passed}}
 		l.leave(u)
 	}
 }

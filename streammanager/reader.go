@@ -287,6 +287,15 @@ func (s *Stream) findGroup(ctx context.Context, u *unit) (name string, err error
 	return "", nil
 }
 
+// passing makes the record of a tombstone here, where expressions may run: it comes to no worker.
+func (s *Stream) passing(ev *event.Event) (rec Record, err error) {
+	if s.preparer == nil {
+		return recordOf(ev), nil
+	}
+	_, err = s.guardBool(func() (bool, error) { rec, err = s.preparer.Prepare(ev); return true, err })
+	return rec, err
+}
+
 func (s *Stream) examineTombstone(u *unit) (bool, string, error) {
 	switch s.cfg.Tombstones {
 	case TombstonesDrop:
@@ -294,7 +303,11 @@ func (s *Stream) examineTombstone(u *unit) (bool, string, error) {
 	case TombstonesError:
 		return true, "source", event.Rejectf(event.InvalidEvent, "the value is null; set tombstones: pass to let such events through")
 	}
-	u.pass = true
+	rec, err := s.passing(u.ev)
+	if err != nil {
+		return true, "sink", err
+	}
+	u.pass, u.passed = true, &rec
 	if s.partitionBy == nil {
 		u.key, u.loose = string(u.ev.Key()), u.ev.Key() == nil
 		u.group = u.key

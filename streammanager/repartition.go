@@ -143,8 +143,7 @@ func (l *loop) passOn(u *unit) {
 	u.part.running++
 	u.state = unitDone
 	if u.pass {
-		rec := recordOf(u.ev)
-		u.flows = []*flow{{u: u, ev: u.ev, state: flowEnded, out: &rec}}
+		u.flows = []*flow{{u: u, ev: u.ev, state: flowEnded, out: u.passed}}
 	}
 	l.leave(u)
 }

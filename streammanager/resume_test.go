@@ -147,8 +147,8 @@ func TestGoingBackAfterASinkFailureDoesNotRepeatWhatIsFinished(t *testing.T) {
 		stop := h.serve(t)
 		time.Sleep(time.Minute)
 		stop()
-		equal(t, "called", called.all(), []string{"late", "b", "c", "late"})
-		equal(t, "written", h.sink.values(), []string{"b", "c", "late"})
+		equal(t, "called", slices.Sorted(slices.Values(called.all())), []string{"b", "c", "late", "late"})
+		equal(t, "written", slices.Sorted(slices.Values(h.sink.values())), []string{"b", "c", "late"})
 		h.offsets(t, 3)
 	})
 }

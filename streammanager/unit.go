@@ -25,6 +25,8 @@ type unit struct {
 	loose bool // no key: no lane, no order
 	pass  bool // a tombstone: no function touches it
 
+	passed *Record // of a tombstone, as the sink wants it
+
 	ks      *keyState
 	flows   []*flow // what the event has become so far, in the order of the outputs
 	open    int     // flows that are not at their end
