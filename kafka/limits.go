@@ -72,6 +72,14 @@ func (l *limits) of(topic string) int64 {
 	return min(n, l.most)
 }
 
+// knows reports whether topic is one that l looks at.
+func (l *limits) knows(topic string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, seen := l.topics[topic]
+	return seen || topic == l.topic
+}
+
 // kept returns the limit of topic as far as it is known, without asking.
 func (l *limits) kept(topic string) int64 {
 	l.mu.Lock()

@@ -202,12 +202,18 @@ var table = []option{
 		most:      60000, apply: millis(kgo.ProducerLinger),
 	},
 	{
+		OptionDoc: OptionDoc{transactionTimeout, "60000", "time after which brokers abort a transaction, with delivery: exactly_once; one that is not finished at half of it is aborted and read again in smaller parts", sink},
+		least:     1000, most: 15 * minute,
+	},
+	{
 		OptionDoc: OptionDoc{"max.request.size", "1048576", "bytes of the largest record, together with the topic's max.message.bytes", sink},
 		least:     1024, most: 1 << 30, apply: func(v string) kgo.Opt {
 			return kgo.BrokerMaxWriteBytes(int32(min(max(whole(v)+requestOverhead, 100<<20), 1<<30)))
 		},
 	},
 }
+
+const transactionTimeout = "transaction.timeout.ms"
 
 // requestOverhead is what a request may take beside its largest record.
 const requestOverhead = 1 << 20
@@ -235,35 +241,6 @@ func compression(v string) kgo.Opt {
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}[v]
 	return kgo.ProducerBatchCompression(codec, kgo.NoCompression())
-}
-
-// cures answers settings that people bring from elsewhere.
-var cures = map[string]string{
-	"auto.offset.reset":                     "write start: where to begin without a committed offset, and out_of_range: where to go on when it is gone",
-	"enable.auto.commit":                    "leave it out: offsets are committed when their events are finished, never by a timer alone",
-	"auto.commit.interval.ms":               "write commit_interval at the top of the file",
-	"group.id":                              "write source.kafka.group",
-	"bootstrap.servers":                     "write brokers",
-	"enable.idempotence":                    "leave it out: records are always written idempotently",
-	"retries":                               "leave it out: a record is tried until it is written",
-	"delivery.timeout.ms":                   "leave it out: a record has no time limit, it is tried until it is written",
-	"max.in.flight.requests.per.connection": "leave it out: the client keeps the order of records by itself",
-	"batch.size":                            "leave it out: a batch may be as large as its topic allows, and linger.ms says how long it gathers; a bound here would refuse larger records",
-	"max.poll.records":                      "write limits.in_flight_events: what is read follows the room there is",
-	"key.serializer":                        "leave it out: keys and values are bytes",
-	"value.serializer":                      "leave it out: keys and values are bytes",
-	"key.deserializer":                      "leave it out: keys and values are bytes",
-	"value.deserializer":                    "leave it out: keys and values are bytes",
-	"partitioner.class":                     "write partitioner beside the topic",
-	"transaction.timeout.ms":                "leave it out: records are not written in transactions",
-	"transactional.id":                      "leave it out: records are not written in transactions",
-	"security.protocol":                     "write tls and sasl beside brokers",
-	"default.api.timeout.ms":                "write request.timeout.ms",
-	"exclude.internal.topics":               "leave it out: a regular expression never finds internal topics",
-	"max.block.ms":                          "leave it out: the pipeline waits until there is room",
-	"reconnect.backoff.ms":                  "leave it out: the client waits longer from try to try by itself",
-	"retry.backoff.ms":                      "leave it out: the client waits longer from try to try by itself",
-	"group.protocol":                        "leave it out: the classic protocol with cooperative-sticky is used",
 }
 
 // settings holds the options that were given, checked.
@@ -374,17 +351,27 @@ func (s *settings) millis(name string) time.Duration { return ms(s.number(name))
 
 // opts returns the library's options for s. An empty text means that the option is left out.
 func (s *settings) opts() []kgo.Opt {
+	opts := s.choose(func(o *option) bool { return slices.Contains(o.Sides, s.side) })
+	return append(opts, kgo.MetadataMinAge(min(quickMetadata, s.millis("metadata.max.age.ms"))))
+}
+
+// ownOpts returns those that the other side has not.
+func (s *settings) ownOpts() []kgo.Opt {
+	return s.choose(func(o *option) bool { return len(o.Sides) == 1 && o.Sides[0] == s.side })
+}
+
+func (s *settings) choose(wanted func(*option) bool) []kgo.Opt {
 	var opts []kgo.Opt
 	for i := range table {
 		o := &table[i]
-		if o.apply == nil || !slices.Contains(o.Sides, s.side) || s.text(o.Name) == "" {
+		if o.apply == nil || !wanted(o) || s.text(o.Name) == "" {
 			continue
 		}
 		if opt := o.apply(s.text(o.Name)); opt != nil {
 			opts = append(opts, opt)
 		}
 	}
-	return append(opts, kgo.MetadataMinAge(min(quickMetadata, s.millis("metadata.max.age.ms"))))
+	return opts
 }
 
 // quickMetadata is how soon a client may ask again where partitions are, after a broker has gone.

@@ -39,11 +39,13 @@ type Sink struct {
 	set *settings
 	t   *troubles
 
+	tx       *Transaction // whose client is used; nil: its own
 	cl       *kgo.Client
 	limits   *limits
 	remade   *remade
 	made     *made              // nil where a topic is waited for
 	end      context.CancelFunc // ends the client
+	watchCtx context.Context
 	endWatch context.CancelFunc
 	watching sync.WaitGroup
 
@@ -99,27 +101,41 @@ func (c *SinkConfig) checkRecord() error {
 
 // Open implements streammanager.Sink.
 func (s *Sink) Open(ctx context.Context) error {
+	if s.tx != nil {
+		return nil // the source opens the client of both
+	}
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
-	watch, endWatch := context.WithCancel(own)
-	s.limits = s.newLimits(watch)
+	s.prepare(own)
 	cl, err := kgo.NewClient(s.opts(own, s.limits)...)
 	if err != nil {
 		end()
-		endWatch()
+		s.endWatch()
 		s.t.end()
 		return fmt.Errorf("opening the kafka sink: %w", err)
 	}
-	s.cl, s.end, s.endWatch = cl, end, endWatch
+	s.end = end
+	s.start(cl, kadm.NewClient(cl))
+	return nil
+}
+
+// prepare makes what the client needs to know of s. ctx is that of the client.
+func (s *Sink) prepare(ctx context.Context) {
+	s.watchCtx, s.endWatch = context.WithCancel(ctx)
+	s.limits = s.newLimits(s.watchCtx)
+}
+
+// start begins to work over a client.
+func (s *Sink) start(cl *kgo.Client, adm *kadm.Client) {
+	s.cl = cl
 	s.set.sayIdle(s.t.log)
-	s.remade = newRemade(cl, kadm.NewClient(cl), s.t)
-	s.watching.Go(func() { s.remade.run(watch) })
-	s.limits.start(kadm.NewClient(cl), s.cfg.Topic, s.remade.see)
+	s.remade = newRemade(cl, adm, s.t)
+	s.watching.Go(func() { s.remade.run(s.watchCtx) })
+	s.limits.start(adm, s.cfg.Topic, s.remade.see)
 	s.watching.Go(s.limits.watch)
 	if s.cfg.TopicOf != nil && !s.cfg.WaitForTopics {
-		s.made = newMade(cl, kadm.NewClient(cl), s.t, s.limits)
-		s.watching.Go(func() { s.made.watch(watch) })
+		s.made = newMade(cl, adm, s.t, s.limits)
+		s.watching.Go(func() { s.made.watch(s.watchCtx) })
 	}
-	return nil
 }
 
 func (s *Sink) newLimits(ctx context.Context) *limits {
@@ -129,15 +145,19 @@ func (s *Sink) newLimits(ctx context.Context) *limits {
 }
 
 func (s *Sink) opts(ctx context.Context, l *limits) []kgo.Opt {
-	return append(s.cfg.clientOpts(ctx, s.set, s.t),
-		kgo.WithHooks(l),
+	return append(append(s.cfg.clientOpts(ctx, s.set, s.t), kgo.WithHooks(l)), writeOpts(l.batch)...)
+}
+
+// writeOpts is how all clients write.
+func writeOpts(batch func(topic string) int32) []kgo.Opt {
+	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.MaxBufferedRecords(maxBufferedRecords),
 		kgo.UnknownTopicRetries(-1), // a topic that does not exist yet is waited for; limits says so
-		kgo.ProducerBatchMaxBytesFn(l.batch),
+		kgo.ProducerBatchMaxBytesFn(batch),
 		// A key goes where Java's clients put it; records without one are spread.
 		kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil)),
-	)
+	}
 }
 
 // Prepare implements streammanager.Preparer.
@@ -264,7 +284,7 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 	}
 	// The brokers refuse a batch as a whole, and the library then fails all that waits for the
 	// partition: which record is at fault is known only of one that travels alone.
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed) {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed) && !errors.Is(err, kgo.ErrAborting) {
 		s.unwell.refused(topic, err)
 	}
 	return err
@@ -290,6 +310,12 @@ func (s *Sink) Single(on bool) { s.single.Store(on) }
 // done; it is no error of Close.
 func (s *Sink) Close(ctx context.Context) error {
 	if s.cl == nil {
+		return nil
+	}
+	if s.tx != nil { // its source has closed the client
+		s.endWatch()
+		s.watching.Wait()
+		s.t.end()
 		return nil
 	}
 	err := s.cl.Flush(ctx)

@@ -45,6 +45,7 @@ type Source struct {
 	names  []*regexp.Regexp // of Topics, if one is a regular expression
 	opened chan struct{}    // closed when the next fields are set
 
+	tx       *Transaction // whose client is used; nil: its own
 	cl       *kgo.Client
 	adm      *kadm.Client
 	a        streammanager.Assignments
@@ -187,7 +188,7 @@ func (t turn) Unlock() { <-t }
 // waited for; Health says so.
 func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
-	cl, err := kgo.NewClient(s.opts(own)...)
+	cl, err := s.client(own)
 	if err != nil {
 		end()
 		s.t.end()
@@ -199,6 +200,13 @@ func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	s.set.sayIdle(s.t.log)
 	s.watching.Go(func() { s.watch(s.calls) })
 	return nil
+}
+
+func (s *Source) client(ctx context.Context) (*kgo.Client, error) {
+	if s.tx != nil {
+		return s.tx.open(ctx)
+	}
+	return kgo.NewClient(s.opts(ctx)...)
 }
 
 func (s *Source) opts(ctx context.Context) []kgo.Opt {
@@ -345,7 +353,7 @@ func (s *Source) flow(tp streammanager.TopicPartition) {
 
 // Health implements streammanager.Health.
 func (s *Source) Health() error {
-	if err := s.t.worst(troubleGroup); err != nil {
+	if err := s.t.worst(troubleTransaction); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -7,17 +7,18 @@ import (
 
 // The kinds of trouble, the most telling first.
 const (
-	troubleTopic     = iota // a topic that does not exist, or may not be read or written
-	troublePartition        // a partition that cannot be read
-	troubleStall            // something stands still
-	troubleStart            // the start of a topic is not settled
-	troubleCluster          // no broker answers
-	troubleGroup            // the group cannot be joined
-	troubleSink             // the last write to a topic failed
-	troubleBroker           // one broker cannot be reached; alone it says nothing about health
+	troubleTopic       = iota // a topic that does not exist, or may not be read or written
+	troublePartition          // a partition that cannot be read
+	troubleStall              // something stands still
+	troubleStart              // the start of a topic is not settled
+	troubleCluster            // no broker answers
+	troubleGroup              // the group cannot be joined
+	troubleTransaction        // transactions are not committed
+	troubleSink               // the last write to a topic failed
+	troubleBroker             // one broker cannot be reached; alone it says nothing about health
 )
 
-var troubleNames = [...]string{"topic", "partition", "stall", "start", "cluster", "group", "sink", "broker"}
+var troubleNames = [...]string{"topic", "partition", "stall", "start", "cluster", "group", "transaction", "sink", "broker"}
 
 // trouble names something that can be wrong.
 type trouble struct {

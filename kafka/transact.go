@@ -1,0 +1,148 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// TransactionConfig says what is bound into transactions: the positions of a source, and what sinks write.
+type TransactionConfig struct {
+	ID     string        // transactional id: of this worker alone, and the same after a restart
+	Source SourceConfig  //
+	Sinks  []*SinkConfig // the first says how the client writes
+}
+
+// Transaction is a source and its sinks over one client, which writes in transactions. Their Open and Close go
+// together, the sinks first.
+type Transaction struct {
+	id     string
+	source *Source
+	sinks  []*Sink
+
+	session *kgo.GroupTransactSession
+}
+
+// NewTransaction checks cfg and opens nothing. A nil logger says nothing.
+func NewTransaction(cfg TransactionConfig, logger *slog.Logger) (*Transaction, error) {
+	if cfg.ID == "" {
+		return nil, keyErrorf("transactional_id", "none given")
+	}
+	if len(cfg.Sinks) == 0 {
+		return nil, errors.New("a transaction needs a sink")
+	}
+	t := &Transaction{id: cfg.ID}
+	var err error
+	if t.source, err = NewSource(cfg.Source, logger); err != nil {
+		return nil, err
+	}
+	t.source.tx = t
+	for i, c := range cfg.Sinks {
+		s, err := NewSink(*c, logger)
+		if err == nil {
+			err = SameClient(&cfg.Source.Connection, &c.Connection)
+		}
+		if err == nil && i > 0 {
+			err = t.sinks[0].set.agree(s.set)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.tx, s.limits = t, s.newLimits(context.Background()) // until there is a client
+		t.sinks = append(t.sinks, s)
+	}
+	if err := kgo.ValidateOpts(t.opts(context.Background())...); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	return t, nil
+}
+
+// SameClient says what keeps a sink from sharing the client of a source.
+func SameClient(source, sink *Connection) error {
+	const one = "with exactly_once source and sinks share one client: "
+	sorted := func(brokers []string) []string { return slices.Sorted(slices.Values(brokers)) }
+	switch {
+	case !slices.Equal(sorted(source.Brokers), sorted(sink.Brokers)):
+		return keyErrorf("brokers", one+"%q are others than the source's %q; write brokers once, under kafka: at the top", sink.Brokers, source.Brokers)
+	case !reflect.DeepEqual(source.TLS, sink.TLS):
+		return keyErrorf("tls", one+"this is other than the source's; write tls once, under kafka: at the top")
+	case !reflect.DeepEqual(source.SASL, sink.SASL):
+		return keyErrorf("sasl", one+"this is other than the source's; write sasl once, under kafka: at the top")
+	}
+	for _, name := range slices.Sorted(maps.Keys(sink.Options)) {
+		o := find(name)
+		if o == nil || len(o.Sides) < 2 {
+			continue
+		}
+		if theirs := (&settings{given: source.Options}).text(name); theirs != sink.Options[name] {
+			return keyErrorf(optionKey(name), one+"%q is other than the source's %q; write it once, under kafka.options", sink.Options[name], theirs)
+		}
+	}
+	return nil
+}
+
+// agree says which setting of an error sink is other than the sink's, whose client writes for both.
+func (s *settings) agree(other *settings) error {
+	for _, name := range slices.Sorted(maps.Keys(other.given)) {
+		if o := find(name); o != nil && len(o.Sides) == 1 && o.Sides[0] == SinkSide && s.text(name) != other.given[name] {
+			return keyErrorf(optionKey(name), "with exactly_once one client writes results and error events: %q is other than the sink's %q; write it at the sink alone",
+				other.given[name], s.text(name))
+		}
+	}
+	return nil
+}
+
+// Source returns the source; it implements streammanager.Transactor too.
+func (t *Transaction) Source() streammanager.Source { return &transactSource{t.source, t} }
+
+// Sink returns the n-th sink.
+func (t *Transaction) Sink(n int) *Sink { return t.sinks[n] }
+
+// Timeout is after how long the brokers abort a transaction.
+func (t *Transaction) Timeout() time.Duration { return t.sinks[0].set.millis(transactionTimeout) }
+
+// opts returns the library's options of the one client.
+func (t *Transaction) opts(ctx context.Context) []kgo.Opt {
+	opts := append(t.source.opts(ctx), writeOpts(t.batch)...)
+	opts = append(opts, t.sinks[0].set.ownOpts()...)
+	for _, s := range t.sinks {
+		opts = append(opts, kgo.WithHooks(s.limits))
+	}
+	return append(opts, kgo.TransactionalID(t.id), kgo.TransactionTimeout(t.Timeout()))
+}
+
+// batch returns the size of a batch for topic, as the sink knows it that writes there.
+func (t *Transaction) batch(topic string) int32 {
+	for _, s := range t.sinks {
+		if s.limits.knows(topic) {
+			return s.limits.batch(topic)
+		}
+	}
+	return t.sinks[0].limits.batch(topic)
+}
+
+// open makes the client.
+func (t *Transaction) open(ctx context.Context) (*kgo.Client, error) {
+	for _, s := range t.sinks {
+		s.prepare(ctx)
+	}
+	session, err := kgo.NewGroupTransactSession(t.opts(ctx)...)
+	if err != nil {
+		return nil, err
+	}
+	t.session = session
+	for _, s := range t.sinks {
+		s.start(session.Client(), kadm.NewClient(session.Client()))
+	}
+	return session.Client(), nil
+}
