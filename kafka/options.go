@@ -203,7 +203,7 @@ var table = []option{
 	},
 	{
 		OptionDoc: OptionDoc{transactionTimeout, "60000", "time after which brokers abort a transaction, with delivery: exactly_once; one that is not finished at half of it is aborted and read again in smaller parts", sink},
-		least:     1000, most: 15 * minute,
+		least:     1000, most: 15 * minute, apply: millis(kgo.TransactionTimeout),
 	},
 	{
 		OptionDoc: OptionDoc{"max.request.size", "1048576", "bytes of the largest record, together with the topic's max.message.bytes", sink},

@@ -77,6 +77,7 @@ var optionCases = []struct {
 	{name: "buffer.memory", opt: kgo.MaxBufferedBytes, value: "100000", want: 100000, left: 32 << 20, bad: "1"},
 	{name: "compression.type", opt: kgo.ProducerBatchCompression, value: "zstd", want: []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.NoCompression()}, left: []kgo.CompressionCodec{kgo.SnappyCompression(), kgo.NoCompression()}, bad: "brotli"},
 	{name: "linger.ms", opt: kgo.ProducerLinger, value: "0", want: time.Duration(0), left: 5 * time.Millisecond, bad: "0.5"},
+	{name: "transaction.timeout.ms", opt: kgo.TransactionTimeout, value: "5000", want: 5 * time.Second, left: time.Minute, bad: "1"},
 	{name: "max.request.size", opt: kgo.BrokerMaxWriteBytes, value: "200000000", want: int32(201048576), left: int32(100 << 20), bad: "1"},
 }
 
@@ -136,7 +137,7 @@ func TestAnOptionThatCannotBeSetIsRefusedWithTheCure(t *testing.T) {
 		{"max.poll.records", "500", "limits.in_flight_events"},
 		{"max.in.flight.requests.per.connection", "1", "leave it out"},
 		{"delivery.timeout.ms", "1", "leave it out"},
-		{"transaction.timeout.ms", "1", "leave it out"},
+		{"transactional.id", "x", "write transactional_id"},
 		{"security.protocol", "SASL_SSL", "write tls and sasl"},
 		{"no.such.option", "x", "known are allow.auto.create.topics"},
 	} {

@@ -118,7 +118,7 @@ func (t *Transaction) opts(ctx context.Context) []kgo.Opt {
 	for _, s := range t.sinks {
 		opts = append(opts, kgo.WithHooks(s.limits))
 	}
-	return append(opts, kgo.TransactionalID(t.id), kgo.TransactionTimeout(t.Timeout()))
+	return append(opts, kgo.TransactionalID(t.id))
 }
 
 // batch returns the size of a batch for topic, as the sink knows it that writes there.
