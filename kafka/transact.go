@@ -53,7 +53,7 @@ func NewTransaction(cfg TransactionConfig, logger *slog.Logger) (*Transaction, e
 			err = SameClient(&cfg.Source.Connection, &c.Connection)
 		}
 		if err == nil && i > 0 {
-			err = t.sinks[0].set.agree(s.set)
+			err = SameWriter(&cfg.Sinks[0].Connection, &c.Connection)
 		}
 		if err != nil {
 			return nil, err
@@ -91,12 +91,14 @@ func SameClient(source, sink *Connection) error {
 	return nil
 }
 
-// agree says which setting of an error sink is other than the sink's, whose client writes for both.
-func (s *settings) agree(other *settings) error {
-	for _, name := range slices.Sorted(maps.Keys(other.given)) {
-		if o := find(name); o != nil && len(o.Sides) == 1 && o.Sides[0] == SinkSide && s.text(name) != other.given[name] {
+// SameWriter says what keeps an error sink from sharing the client of a sink.
+func SameWriter(sink, errors *Connection) error {
+	ours := &settings{given: sink.Options}
+	for _, name := range slices.Sorted(maps.Keys(errors.Options)) {
+		o := find(name)
+		if o != nil && len(o.Sides) == 1 && o.Sides[0] == SinkSide && ours.text(name) != errors.Options[name] {
 			return keyErrorf(optionKey(name), "with exactly_once one client writes results and error events: %q is other than the sink's %q; write it at the sink alone",
-				other.given[name], s.text(name))
+				errors.Options[name], ours.text(name))
 		}
 	}
 	return nil

@@ -155,6 +155,12 @@ func (a *assembly) streamOf(steps []streammanager.Step) (*streammanager.Stream, 
 }
 
 func (a *assembly) ends(b *streammanager.Builder) error {
+	if a.p.cfg.exactlyOnce() {
+		if err := a.transaction(b); err != nil {
+			return fmt.Errorf("making source and sinks: %w", err)
+		}
+		return nil
+	}
 	src, err := a.source()
 	if err != nil {
 		return fmt.Errorf("making the source: %w", err)
@@ -172,11 +178,15 @@ func (a *assembly) ends(b *streammanager.Builder) error {
 	if err != nil {
 		return fmt.Errorf("making the error sink: %w", err)
 	}
-	var format streammanager.ErrorFormat
-	if e.Format == "event_platform" {
-		format = platformFormat(e.Stream)
+	b.ErrorsTo(errs, a.errorFormat())
+	return nil
+}
+
+// errorFormat is nil for the record as it came.
+func (a *assembly) errorFormat() streammanager.ErrorFormat {
+	if e := a.p.cfg.ErrorSink; e.Format == "event_platform" {
+		return platformFormat(e.Stream)
 	}
-	b.ErrorsTo(errs, format)
 	return nil
 }
 
@@ -301,6 +311,9 @@ func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step,
 	}
 	if t, ok := abilityOf[callTimer](built.Func, built.Batch); ok {
 		st.Timeout = t.CallTimeout()
+	}
+	if st.Timeout == 0 && a.p.cfg.exactlyOnce() {
+		st.Timeout = a.p.cfg.quickEnough()
 	}
 	if !it.When.IsZero() {
 		a.expr(it.When)

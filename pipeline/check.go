@@ -42,6 +42,7 @@ func (c *checker) check() {
 	defer func() { _ = a.close() }() // nothing was processed: there is nothing to lose
 	steps := c.items(a)
 	c.ends(a)
+	c.delivery(a)
 	c.stream(a, steps)
 	c.loops()
 	c.dataDirs()

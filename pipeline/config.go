@@ -22,7 +22,10 @@ type config struct {
 	ErrorSink       *errorSink         `yaml:"error_sink" doc:"where error events go"`
 	OnError         string             `yaml:"on_error" enum:"stop|drop" doc:"what an error event means without an error_sink; stop, the default: the pipeline ends with status 1; drop: it is counted, logged and dropped"`
 	Limits          limits             `yaml:"limits" doc:"bounds of what is read and not finished"`
-	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets"`
+	Delivery        string             `yaml:"delivery" default:"at_least_once" enum:"at_least_once|exactly_once" doc:"exactly_once: outputs, error events and offsets are committed together in transactions of one Kafka cluster, and readers with isolation.level read_committed see each once; other readers also see what was aborted"`
+	TransactionalID string             `yaml:"transactional_id" doc:"name of this worker's transactions, with exactly_once: of this worker alone, and the same after a restart; left out: the group and instance"`
+	Instance        string             `yaml:"instance" doc:"name of this worker, which stays over a restart: a StatefulSet's ${HOSTNAME}, YARN's ${COMPONENT_INSTANCE_NAME}; never a container's id, which changes; left out: a random one, which exactly_once refuses"`
+	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets, and the length of a transaction with exactly_once"`
 	ShutdownTimeout functions.Duration `yaml:"shutdown_timeout" default:"30s" min:"1ms" doc:"time to finish when stopped; what is unfinished then is read again"`
 	Restart         restart            `yaml:"restart" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
 	Gateway         gateway            `yaml:"gateway" doc:"the HTTP server of the process"`

@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/asynchttp"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -39,3 +41,11 @@ func TopicOf(p *Pipeline, ev *event.Event) (string, error) {
 	k := p.cfg.Sink.Kafka
 	return topicOf(context.Background(), k.Topic, ev, a.sourceReads(k))
 }
+
+// TotalTimeout is that of the n-th item, which is http.
+func TotalTimeout(p *Pipeline, n int) time.Duration {
+	return p.cfg.Process[n].options.(*asynchttp.Options).TotalTimeout.Duration()
+}
+
+// TransactionalID is the name of p's transactions.
+func TransactionalID(p *Pipeline) string { return p.cfg.transactionalID() }

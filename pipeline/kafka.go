@@ -83,9 +83,17 @@ func settings() []string {
 }
 
 func (a *assembly) kafkaSource(k *kafkaSource) (streammanager.Source, error) {
-	conn, err := a.kafkaConnection(k.connection, kafka.SourceSide)
+	cfg, err := a.kafkaSourceConfig(k)
 	if err != nil {
 		return nil, err
+	}
+	return kafka.NewSource(cfg, a.log)
+}
+
+func (a *assembly) kafkaSourceConfig(k *kafkaSource) (kafka.SourceConfig, error) {
+	conn, err := a.kafkaConnection(k.connection, kafka.SourceSide)
+	if err != nil {
+		return kafka.SourceConfig{}, err
 	}
 	cfg := kafka.SourceConfig{Connection: conn, Topics: k.Topics.Names, Group: k.Group, Start: k.Start, OutOfRange: k.OutOfRange}
 	if k.Topics.Regexp != "" {
@@ -94,13 +102,21 @@ func (a *assembly) kafkaSource(k *kafkaSource) (streammanager.Source, error) {
 	if cfg.Group == "" {
 		cfg.Group = a.p.cfg.Name
 	}
-	return kafka.NewSource(cfg, a.log)
+	return cfg, nil
 }
 
 func (a *assembly) kafkaSink(k *kafkaSink, errors bool) (streammanager.Sink, error) {
-	conn, err := a.kafkaConnection(k.connection, kafka.SinkSide)
+	cfg, err := a.kafkaSinkConfig(k, errors)
 	if err != nil {
 		return nil, err
+	}
+	return kafka.NewSink(cfg, a.log)
+}
+
+func (a *assembly) kafkaSinkConfig(k *kafkaSink, errors bool) (kafka.SinkConfig, error) {
+	conn, err := a.kafkaConnection(k.connection, kafka.SinkSide)
+	if err != nil {
+		return kafka.SinkConfig{}, err
 	}
 	// An error event has nowhere else to go.
 	cfg := kafka.SinkConfig{Connection: conn, Now: k.Timestamp == "now", WaitForTopics: errors}
@@ -120,7 +136,7 @@ func (a *assembly) kafkaSink(k *kafkaSink, errors bool) (streammanager.Sink, err
 			return key, err
 		}
 	}
-	return kafka.NewSink(cfg, a.log)
+	return cfg, nil
 }
 
 // literalTopic returns the topic, if it is the same for every event.

@@ -61,6 +61,7 @@ func Load(path string, o Options) (*Pipeline, error) {
 		return strings.HasPrefix(key.text, "x-")
 	})
 	p.unset = d.unset
+	d.quicken(&p.cfg)
 	(&checker{decoder: d, cfg: &p.cfg}).check()
 	if problems = append(problems, d.problems...); len(problems) > 0 {
 		return nil, problems.sorted()

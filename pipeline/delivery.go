@@ -1,0 +1,198 @@
+package pipeline
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/asynchttp"
+	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+const (
+	exactlyOnce        = "exactly_once"
+	transactionTimeout = "transaction.timeout.ms"
+	quickEnough        = 20 * time.Second
+)
+
+func (c *config) exactlyOnce() bool { return c.Delivery == exactlyOnce }
+
+// transactionTimeout is after how long brokers abort a transaction.
+func (c *config) transactionTimeout() time.Duration {
+	given := string(c.Kafka.Options[transactionTimeout])
+	if k := c.Sink.Kafka; k != nil {
+		given = string(k.connection.or(c.Kafka).Options[transactionTimeout])
+	}
+	if n, err := strconv.ParseInt(given, 10, 32); err == nil && n > 0 {
+		return time.Duration(n) * time.Millisecond
+	}
+	return time.Minute
+}
+
+// transactionalID names this worker to the brokers.
+func (c *config) transactionalID() string {
+	if c.TransactionalID != "" || c.Instance == "" {
+		return c.TransactionalID
+	}
+	group := c.Name
+	if k := c.Source.Kafka; k != nil && k.Group != "" {
+		group = k.Group
+	}
+	return group + "-" + c.Instance
+}
+
+// quicken shortens the total_timeout that is left out, so that it fits into a transaction.
+func (d *decoder) quicken(cfg *config) {
+	if !cfg.exactlyOnce() {
+		return
+	}
+	for i := range cfg.Process {
+		it := &cfg.Process[i]
+		o, ok := it.options.(*asynchttp.Options)
+		if ok && d.values[join(it.place(), "total_timeout")] == nil {
+			o.TotalTimeout = functions.Duration(cfg.quickEnough())
+		}
+	}
+}
+
+// quickEnough is how long an event may take in a transaction where nothing else is said.
+func (c *config) quickEnough() time.Duration { return min(quickEnough, c.transactionTimeout()/2) }
+
+// delivery finds what exactly_once cannot hold.
+func (c *checker) delivery(a *assembly) {
+	cfg := c.cfg
+	if c.fault("delivery") {
+		return
+	}
+	if !cfg.exactlyOnce() {
+		c.atLeastOnce()
+		return
+	}
+	c.noFiles()
+	if cfg.TransactionalID == "" && cfg.Instance == "" && !c.fault("instance") && !c.fault("transactional_id") {
+		c.problem("delivery", "exactly_once needs instance, a name of this worker that stays over a restart, or transactional_id: "+
+			"else nobody ends the transaction that a killed worker leaves open; write instance: ${HOSTNAME} in a StatefulSet, ${COMPONENT_INSTANCE_NAME} on YARN")
+	}
+	c.oneClient(a)
+	c.times()
+}
+
+// atLeastOnce refuses what belongs to transactions.
+func (c *checker) atLeastOnce() {
+	if c.cfg.TransactionalID != "" {
+		c.problem("transactional_id", "belongs to delivery: exactly_once: write that too, or leave it out")
+	}
+	for _, path := range []string{"kafka", "sink.kafka", "error_sink.kafka"} {
+		at := join(join(path, "options"), transactionTimeout)
+		if c.values[at] != nil && !c.fault(at) {
+			c.problem(at, "belongs to delivery: exactly_once: write that too, or leave it out")
+		}
+	}
+}
+
+func (c *checker) noFiles() {
+	const why = "exactly_once binds positions and outputs into transactions of one Kafka cluster, which a file takes no part in: use topics, or delivery: at_least_once"
+	if c.cfg.Source.File != nil {
+		c.problem("source.file", why)
+	}
+	if c.cfg.Sink.File != nil {
+		c.problem("sink.file", why)
+	}
+	if e := c.errorSink(); e != nil && e.File != nil {
+		c.problem("error_sink.file", why)
+	}
+}
+
+// oneClient holds the sinks to the client of the source.
+func (c *checker) oneClient(a *assembly) {
+	src := c.cfg.Source.Kafka
+	if src == nil || c.fault("source.kafka") || c.fault("kafka") {
+		return
+	}
+	from, err := a.kafkaConnection(src.connection, kafka.SourceSide)
+	if err != nil {
+		return
+	}
+	var first *kafka.Connection
+	check := func(path string, s *sink) {
+		if s == nil || s.Kafka == nil || c.fault(path) {
+			return
+		}
+		to, err := a.kafkaConnection(s.Kafka.connection, kafka.SinkSide)
+		if err != nil {
+			return
+		}
+		err = kafka.SameClient(&from, &to)
+		if err == nil && first != nil {
+			err = kafka.SameWriter(first, &to)
+		}
+		c.settings(path, err)
+		first = &to
+	}
+	check("sink.kafka", &c.cfg.Sink)
+	check("error_sink.kafka", c.errorSink())
+}
+
+// times holds what one event may take to what a transaction has.
+func (c *checker) times() {
+	cfg, whole := c.cfg, c.cfg.transactionTimeout()
+	half := whole / 2
+	const cure = "a transaction that is not finished at half of transaction.timeout.ms is aborted: lower it, or raise transaction.timeout.ms under sink.kafka.options"
+	for i := range cfg.Process {
+		it := &cfg.Process[i]
+		if !it.found || c.fault(it.path) {
+			continue
+		}
+		o, ok := it.options.(*asynchttp.Options)
+		switch total := join(it.place(), "total_timeout"); {
+		case ok && c.values[total] != nil && o.TotalTimeout.Duration() == 0:
+			c.problem(total, "0, no bound, does not fit into a transaction: %s", cure)
+		case ok && c.values[total] != nil && o.TotalTimeout.Duration() > half:
+			c.problem(total, "%v is longer than %v: %s", o.TotalTimeout, half, cure)
+		case it.Timeout.Duration() > half:
+			c.problem(join(it.path, "timeout"), "%v is longer than %v: %s", it.Timeout, half, cure)
+		}
+	}
+	if w := cfg.Window; w != nil && w.Timeout.Duration() > half && !c.fault("window") {
+		c.problem("window.timeout", "%v is longer than %v: %s", w.Timeout, half, cure)
+	}
+	if cfg.CommitInterval.Duration() > whole/4 && !c.fault("commit_interval") {
+		at := "commit_interval"
+		if c.values[at] == nil {
+			at = "delivery"
+		}
+		c.problem(at, "a commit_interval of %v is longer than a quarter of transaction.timeout.ms, %v, in which all of a transaction is to be read: lower it, or raise transaction.timeout.ms under sink.kafka.options",
+			cfg.CommitInterval, whole/4)
+	}
+}
+
+// transaction makes source and sinks over one client.
+func (a *assembly) transaction(b *streammanager.Builder) error {
+	cfg := &a.p.cfg
+	src, err := a.kafkaSourceConfig(cfg.Source.Kafka)
+	if err != nil {
+		return err
+	}
+	tx := kafka.TransactionConfig{ID: cfg.transactionalID(), Source: src}
+	sinks := []*kafkaSink{cfg.Sink.Kafka}
+	if e := cfg.ErrorSink; e != nil {
+		sinks = append(sinks, e.Kafka)
+	}
+	for i, k := range sinks {
+		c, err := a.kafkaSinkConfig(k, i > 0)
+		if err != nil {
+			return err
+		}
+		tx.Sinks = append(tx.Sinks, &c)
+	}
+	t, err := kafka.NewTransaction(tx, a.log)
+	if err != nil {
+		return err
+	}
+	b.From(t.Source()).To(t.Sink(0))
+	if cfg.ErrorSink != nil {
+		b.ErrorsTo(t.Sink(1), a.errorFormat())
+	}
+	return nil
+}
