@@ -76,12 +76,20 @@ func (s *Source) annotate(req *kmsg.OffsetCommitRequest, positions map[streamman
 			p := &req.Topics[i].Partitions[j]
 			b, ok := positions[streammanager.TopicPartition{Topic: req.Topics[i].Topic, Partition: p.Partition}]
 			p.Metadata = nil // the library writes its member id there
-			if ok && b.Offset == p.Offset && (room > 0 || b.meta.needed()) {
-				text := b.text(room)
-				p.Metadata = &text
+			if ok && b.Offset == p.Offset {
+				p.Metadata = b.beside(room)
 			}
 		}
 	}
+}
+
+// beside is the text that is committed with b, nil for none.
+func (b beginning) beside(room int) *string {
+	if room <= 0 && !b.meta.needed() {
+		return nil
+	}
+	text := b.text(room)
+	return &text
 }
 
 // expel notes that the group has gone on without this worker: what it holds may be another's by now, and

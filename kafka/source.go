@@ -275,20 +275,26 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Commit implements streammanager.Committer.
 func (s *Source) Commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position) error {
+	all, still := s.ofMine(positions)
+	if err := s.commit(ctx, all, still); err != nil {
+		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
+	}
+	return nil
+}
+
+// ofMine adds to positions what else is committed with them, and returns the question whether their assignments go on.
+func (s *Source) ofMine(positions map[streammanager.TopicPartition]streammanager.Position) (map[streammanager.TopicPartition]beginning, func() error) {
 	mine := make(map[streammanager.TopicPartition]*holding, len(positions))
 	all := make(map[streammanager.TopicPartition]beginning, len(positions))
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for tp, at := range positions {
 		h := s.held[tp]
 		if mine[tp] = h; h != nil {
 			all[tp] = beginning{Position: at, meta: h.start.meta}
 		}
 	}
-	s.mu.Unlock()
-	if err := s.commit(ctx, all, s.stillHeld(mine)); err != nil {
-		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
-	}
-	return nil
+	return all, s.stillHeld(mine)
 }
 
 // stillHeld returns the question whether the assignments of mine go on. The library may send much later,

@@ -59,7 +59,11 @@ func (s *transactSource) End(ctx context.Context, commit bool, positions map[str
 		case hopeless(err):
 			return false, s.t.explain(err)
 		}
-		if !errors.Is(err, streammanager.ErrAssignmentLost) {
+		switch room := s.room.Load(); {
+		case errors.Is(err, streammanager.ErrAssignmentLost):
+		case errors.Is(err, kerr.OffsetMetadataTooLarge) && room > 0:
+			s.room.CompareAndSwap(room, room/2) // these brokers take less than others: say less the next time
+		default:
 			s.Source.t.note(about, s.t.explain(err))
 		}
 		commit = false
@@ -71,13 +75,8 @@ func (s *transactSource) End(ctx context.Context, commit bool, positions map[str
 
 // place has exactly positions committed. The library would commit all that was polled.
 func (s *transactSource) place(positions map[streammanager.TopicPartition]streammanager.Position) func(*kmsg.TxnOffsetCommitRequest) error {
-	mine := map[streammanager.TopicPartition]*holding{}
-	s.mu.Lock()
-	for tp := range positions {
-		mine[tp] = s.held[tp]
-	}
-	s.mu.Unlock()
-	still := s.stillHeld(mine)
+	all, still := s.ofMine(positions)
+	room := int(s.room.Load())
 	return func(req *kmsg.TxnOffsetCommitRequest) error {
 		if err := still(); err != nil {
 			return err
@@ -88,7 +87,7 @@ func (s *transactSource) place(positions map[streammanager.TopicPartition]stream
 		}
 		req.Topics = nil
 		at := map[string]int{}
-		for tp, pos := range positions {
+		for tp, b := range all {
 			i, ok := at[tp.Topic]
 			if !ok {
 				t := kmsg.NewTxnOffsetCommitRequestTopic()
@@ -98,7 +97,7 @@ func (s *transactSource) place(positions map[streammanager.TopicPartition]stream
 				req.Topics = append(req.Topics, t)
 			}
 			p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-			p.Partition, p.Offset, p.LeaderEpoch = tp.Partition, pos.Offset, -1
+			p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = tp.Partition, b.Offset, -1, b.beside(room)
 			req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
 		}
 		return nil
