@@ -121,12 +121,15 @@ type acks struct {
 	s    *Stream
 	u    *unit
 	left atomic.Int32
-	mu   sync.Mutex // guards err
+	got  atomic.Int32 // records that the sink has
+	mu   sync.Mutex   // guards err
 	err  error
 }
 
 func (a *acks) done(err error) {
-	if err != nil {
+	if err == nil {
+		a.got.Add(1)
+	} else {
 		if severity(err) == severitySink {
 			// What follows must not overtake what was refused.
 			a.s.emitter.broken.Store(true)
@@ -141,7 +144,7 @@ func (a *acks) done(err error) {
 		a.mu.Lock()
 		err := a.err
 		a.mu.Unlock()
-		a.s.completions.send(completion{acked: a.u, err: err})
+		a.s.completions.send(completion{acked: a.u, err: err, written: int(a.got.Load())})
 	}
 }
 

@@ -14,6 +14,7 @@ type completion struct {
 	err   error // of acked
 	// checked says that nothing of acked was sent: it was refused before.
 	checked bool
+	written int // records of acked that a sink has
 	commit  *committed
 }
 
@@ -247,7 +248,7 @@ func (l *loop) complete(c *completion) {
 	case c.call != nil:
 		l.returned(c.call)
 	case c.acked != nil:
-		l.acked(c.acked, c.err, c.checked)
+		l.acked(c.acked, c)
 	case c.commit != nil && c.commit.transaction:
 		l.transactionEnded(c.commit)
 	case c.commit != nil:

@@ -160,9 +160,13 @@ func (l *loop) leaveFailed(u *unit) {
 }
 
 // acked takes the answer of a sink for a unit.
-func (l *loop) acked(u *unit, err error, checked bool) {
+func (l *loop) acked(u *unit, c *completion) {
+	err, checked := c.err, c.checked
 	l.leaving--
 	u.part.running--
+	if l.tx == nil && u.failure == nil && !u.moves() {
+		l.s.metrics.written(c.written) // also where the assignment has ended: they are in the topic
+	}
 	var fatal *event.FatalError
 	var reject *event.RejectError
 	switch {

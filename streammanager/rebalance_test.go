@@ -316,3 +316,31 @@ func TestARevokeGivesUpWhatWaitsForAQueuedPartOfItsBatch(t *testing.T) {
 		stop()
 	})
 }
+
+// The sink has what it acknowledges after the partition was lost. It will be there twice, and is counted twice.
+func TestWhatIsAcknowledgedAfterThePartitionWasLostIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				return []*event.Event{ev, ev.Clone()}, nil
+			}))
+		})
+		h.sink.hold = true
+		h.src.add(0, "a", "0")
+		stop := h.serve(t)
+		time.Sleep(time.Second)
+		h.src.lose(tp{"in", 0})
+		synctest.Wait()
+		h.sink.let()
+		time.Sleep(time.Second)
+		if status := h.stream.Status(); status.Outputs != 2 || status.Emitted != 0 {
+			t.Errorf("%d outputs and %d emitted events are counted after a late answer, want 2 and none", status.Outputs, status.Emitted)
+		}
+		h.src.assign(tp{"in", 0})
+		time.Sleep(time.Second)
+		if status, n := h.stream.Status(), h.sink.len(); int(status.Outputs) != n || n != 4 || status.Emitted != 1 {
+			t.Errorf("%d outputs and %d emitted events are counted, want the %d that the sink has, and 1", status.Outputs, status.Emitted, n)
+		}
+		stop()
+	})
+}

@@ -236,6 +236,7 @@ func (l *loop) tell(t told) {
 		l.tx.told = append(l.tx.told, t)
 		return
 	}
+	t.outputs = 0 // counted as they were acknowledged
 	l.count(t)
 }
 

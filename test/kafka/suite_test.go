@@ -4,7 +4,6 @@ package kafka_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -88,8 +87,7 @@ func newSuite(t *testing.T, c *cluster.Cluster, s setup) *suite {
 		input: name + "-in", output: name + "-out", errors: name + "-errors", group: name,
 	}
 	for topic, partitions := range map[string]int{u.input: s.partitions, u.output: s.partitions, u.errors: 1} {
-		made, err := c.Admin.CreateTopic(t.Context(), int32(partitions), -1, nil, topic)
-		must(t, errors.Join(err, made.Err))
+		must(t, c.MakeTopic(t.Context(), topic, partitions, nil))
 	}
 	return u
 }
@@ -147,17 +145,6 @@ func (u *suite) stop(w *worker) {
 	if status, took := w.Wait(); status != 0 || took > 16*time.Second {
 		u.t.Errorf("%s ended with status %d after %v, want 0 within shutdown_timeout 15s", w.Name, status, took)
 	}
-}
-
-// alive returns the workers that run.
-func (u *suite) alive() []*worker {
-	var running []*worker
-	for _, w := range u.workers {
-		if w.Running() {
-			running = append(running, w)
-		}
-	}
-	return running
 }
 
 // feed writes events as long as a suite goes on.

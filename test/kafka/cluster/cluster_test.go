@@ -5,7 +5,6 @@ package cluster_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -27,8 +26,7 @@ func must(t *testing.T, err error) {
 
 func makeTopic(t *testing.T, c *cluster.Cluster, topic string) {
 	t.Helper()
-	made, err := c.Admin.CreateTopic(t.Context(), 2, -1, nil, topic)
-	must(t, errors.Join(err, made.Err))
+	must(t, c.MakeTopic(t.Context(), topic, 2, nil))
 }
 
 func produce(ctx context.Context, client *kgo.Client, records ...*kgo.Record) error {

@@ -1,0 +1,48 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// patient members stay in the group while its coordinator comes up on a busy machine.
+var patient = setup{set: []string{`source.kafka.options["session.timeout.ms"]=6000`}}
+
+// Brokers are stopped in good order, killed and started again, one after the other.
+func TestBrokersThatComeAndGoLoseNothing(t *testing.T) {
+	u := newSuite(t, shared.three(t), patient)
+	u.begin()
+	u.start()
+	u.working(u.start())
+	for range rounds(2, 12) {
+		n := u.c.Nodes[u.rounds%3]
+		u.rounds++
+		if u.rounds%2 == 1 {
+			n.Kill()
+			u.progress(100) // without it
+			must(t, n.Start(t.Context()))
+		} else {
+			must(t, n.Restart(t.Context()))
+		}
+		must(t, u.c.WaitReady(t.Context()))
+		waitFor(t, "every partition has its three replicas again", u.replicated)
+		u.progress(100)
+	}
+	u.check(asAssigned)
+}
+
+// replicated reports whether all replicas of the suite's topics and of the group's offsets are in sync.
+func (u *suite) replicated() bool {
+	topics, err := u.c.Admin.ListTopicsWithInternal(u.t.Context(), u.input, u.output, u.errors, offsetsTopic)
+	if err != nil {
+		return false
+	}
+	whole := true
+	topics.EachPartition(func(p kadm.PartitionDetail) { whole = whole && p.Err == nil && len(p.ISR) == len(u.c.Nodes) })
+	return whole
+}
+
+const offsetsTopic = "__consumer_offsets"
