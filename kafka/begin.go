@@ -146,7 +146,7 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning,
 		return nil, nil
 	}
 	var at map[int32]int64
-	if begun || len(found.anew) > 0 || s.cfg.Start == Earliest || s.madeAgain(ctx, topic) {
+	if begun || len(found.anew) > 0 || s.cfg.Start == Earliest || s.isThrough(topic) || s.madeAgain(ctx, topic) {
 		at, err = s.list(ctx, s.adm.ListStartOffsets, topic)
 	} else {
 		at, err = s.list(ctx, s.adm.ListEndOffsets, topic)

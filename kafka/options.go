@@ -182,7 +182,7 @@ var table = []option{
 	},
 	{
 		OptionDoc: OptionDoc{"partition.assignment.strategy", "cooperative-sticky", "how partitions are shared out; a list offers several", source},
-		words:     []string{"cooperative-sticky", "sticky", "range", "roundrobin"}, list: true, apply: balancers,
+		words:     []string{"cooperative-sticky", "sticky", "range", "roundrobin"}, list: true, apply: func(v string) kgo.Opt { return balancers(v, "") },
 	},
 	{
 		OptionDoc: OptionDoc{"session.timeout.ms", "45000", "time without a sign of life after which the group gives a worker up", source},
@@ -218,19 +218,25 @@ const transactionTimeout = "transaction.timeout.ms"
 // requestOverhead is what a request may take beside its largest record.
 const requestOverhead = 1 << 20
 
-func balancers(v string) kgo.Opt {
+// balancers returns how partitions are shared out. Those of the topic apart, if there is one, are shared out by themselves.
+func balancers(v, apart string) kgo.Opt {
 	var chosen []kgo.GroupBalancer
 	for _, name := range strings.Split(v, ",") {
+		var b kgo.GroupBalancer
 		switch strings.TrimSpace(name) {
 		case "cooperative-sticky":
-			chosen = append(chosen, kgo.CooperativeStickyBalancer())
+			b = kgo.CooperativeStickyBalancer()
 		case "sticky":
-			chosen = append(chosen, kgo.StickyBalancer())
+			b = kgo.StickyBalancer()
 		case "range":
-			chosen = append(chosen, kgo.RangeBalancer())
+			b = kgo.RangeBalancer()
 		case "roundrobin":
-			chosen = append(chosen, kgo.RoundRobinBalancer())
+			b = kgo.RoundRobinBalancer()
 		}
+		if apart != "" {
+			b = evenly{b, apart}
+		}
+		chosen = append(chosen, b)
 	}
 	return kgo.Balancers(chosen...)
 }

@@ -47,6 +47,9 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 		if broken := s.broken.Swap(nil); broken != nil {
 			return streammanager.Polled{}, broken
 		}
+		if err := s.refusal(); err != nil {
+			return streammanager.Polled{}, err
+		}
 		if s.expelled.Swap(false) {
 			if err := s.beginAnew(ctx); err != nil {
 				s.expelled.Store(true)
@@ -231,7 +234,7 @@ func (s *Source) untilRested(ctx context.Context) (context.Context, context.Canc
 	} else {
 		ctx, s.wake = context.WithDeadline(ctx, next)
 	}
-	if s.expelled.Load() || s.broken.Load() != nil {
+	if s.expelled.Load() || s.broken.Load() != nil || s.refusal() != nil {
 		s.wake()
 	}
 	return ctx, s.wake
@@ -257,6 +260,9 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 	switch {
 	case at >= first && at <= last:
 		to = at // the log was cut or grew meanwhile
+	case s.isThrough(tp.Topic):
+		return event.Fatal(fmt.Errorf("the repartition topic %q has lost events: group %q is at offset %d of partition %d, and the log holds %d to %d; "+
+			"read the input again from an earlier offset, and commit %d here to go on", tp.Topic, s.cfg.Group, at, tp.Partition, first, last, first))
 	case s.cfg.OutOfRange == Fail:
 		return event.Fatal(fmt.Errorf("topic %q partition %d: offset %d is out of range: the log holds %d to %d; set out_of_range to go on regardless, or commit an offset for group %q",
 			tp.Topic, tp.Partition, at, first, last, s.cfg.Group))

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -100,6 +101,11 @@ func (s *Source) madeAgain(ctx context.Context, topic string) bool {
 func (s *Source) recognize(found kadm.TopicDetails) {
 	s.topics = found
 	for _, r := range s.ids.see(found) {
+		if s.isThrough(r.topic) {
+			s.refuse(fmt.Errorf("the repartition topic %q was deleted and made again while it was used: events that were not worked on are lost; read the input again "+
+				"from an earlier offset, and begin anew", r.topic))
+			continue
+		}
 		s.t.log.Warn("kafka: topic was deleted and made again, its new records are read from the first", "topic", r.topic, "old_id", r.old, "new_id", r.new)
 		s.stalls.count(streammanager.StallTopic)
 		s.forget(r.topic)

@@ -24,6 +24,7 @@ type SinkConfig struct {
 	TopicOf func(*event.Event) (string, error) // finds the topic of each
 	KeyOf   func(*event.Event) ([]byte, error) // finds the key of each, nil for none; left out: the event's own
 	Now     bool                               // stamps records with the time of writing instead of the event's
+	AnySize bool                               // lets a record be as large as its topic takes, whatever max.request.size says
 
 	// WaitForTopics has a topic that TopicOf names and that does not exist waited for, as Topic is. Else the
 	// event is rejected after UnknownAfter.
@@ -139,7 +140,10 @@ func (s *Sink) start(cl *kgo.Client, adm *kadm.Client) {
 }
 
 func (s *Sink) newLimits(ctx context.Context) *limits {
-	most := min(s.set.number("max.request.size"), s.set.number("buffer.memory"))
+	most := s.set.number("buffer.memory")
+	if !s.cfg.AnySize {
+		most = min(most, s.set.number("max.request.size"))
+	}
 	notMissed := s.set.text("allow.auto.create.topics") == "true" || s.cfg.TopicOf != nil && !s.cfg.WaitForTopics
 	return newLimits(ctx, s.t, most, notMissed)
 }

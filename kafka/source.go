@@ -29,6 +29,9 @@ type SourceConfig struct {
 	Group      string   // consumer group that holds the positions
 	Start      string   // where to begin without a committed offset: Earliest (the default) or Latest
 	OutOfRange string   // where to go on when the offset is gone: Earliest (the default), Latest or Fail
+
+	// Repartition, if set, is the topic through which events go; see streammanager.Builder.
+	Repartition *Repartition
 }
 
 // fetches is how many answers are fetched or held at once. With fetch.max.bytes it bounds the memory.
@@ -66,11 +69,12 @@ type Source struct {
 	wake    context.CancelFunc // ends the wait of Poll
 
 	stalls
-	ids    identities
-	nudge  chan struct{}     // has the topics looked at soon
-	topics kadm.TopicDetails // as they were last seen; belongs to watch
-	asking asking
-	broken atomic.Pointer[streammanager.FailedError] // is returned by the next Poll
+	ids     identities
+	nudge   chan struct{} // has the topics looked at soon
+	through through
+	topics  kadm.TopicDetails // as they were last seen; belongs to watch
+	asking  asking
+	broken  atomic.Pointer[streammanager.FailedError] // is returned by the next Poll
 
 	settling atomic.Int32 // starts of topics that are not settled
 
@@ -92,6 +96,7 @@ var (
 	_ streammanager.Committer = (*Source)(nil)
 	_ streammanager.Rewinder  = (*Source)(nil)
 	_ streammanager.Pauser    = (*Source)(nil)
+	_ streammanager.Settler   = (*Source)(nil)
 	_ streammanager.Health    = (*Source)(nil)
 	_ streammanager.Buffered  = (*Source)(nil)
 	_ streammanager.Staller   = (*Source)(nil)
@@ -129,6 +134,9 @@ func (s *Source) check() error {
 	if err := s.checkTopics(); err != nil {
 		return err
 	}
+	if err := c.Repartition.check(s.reads, s.set); err != nil {
+		return err
+	}
 	if c.Group == "" {
 		return keyErrorf("group", "none given")
 	}
@@ -136,32 +144,6 @@ func (s *Source) check() error {
 		return err
 	}
 	return oneOf("out_of_range", &c.OutOfRange, Earliest, Latest, Fail)
-}
-
-// checkTopics reads the regular expressions. Names beside them become expressions too, since the library
-// takes one kind or the other.
-func (s *Source) checkTopics() error {
-	var names []*regexp.Regexp
-	for i, t := range s.cfg.Topics {
-		expr, found := regexp.QuoteMeta(t), false
-		if len(t) > 2 && t[0] == '/' && t[len(t)-1] == '/' {
-			expr, found = t[1:len(t)-1], true
-		} else if err := CheckTopic(t); err != nil {
-			return &KeyError{fmt.Sprintf("topics[%d]", i), err}
-		}
-		if _, err := regexp.Compile(expr); err != nil {
-			return keyErrorf(fmt.Sprintf("topics[%d]", i), "reading the regular expression %q: %w", t, err)
-		}
-		// The library searches a name; a subscription to a pattern in Kafka's own client matches all of it.
-		names = append(names, regexp.MustCompile("^(?:"+expr+")$"))
-		if found {
-			s.names = names
-		}
-	}
-	if s.names != nil {
-		s.names = names
-	}
-	return nil
 }
 
 // oneOf fills in the first word where v is empty.
@@ -199,6 +181,9 @@ func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	close(s.opened)
 	s.set.sayIdle(s.t.log)
 	s.watching.Go(func() { s.watch(s.calls) })
+	if s.cfg.Repartition != nil {
+		s.watching.Go(func() { s.keepThrough(s.calls) })
+	}
 	return nil
 }
 
@@ -207,31 +192,6 @@ func (s *Source) client(ctx context.Context) (*kgo.Client, error) {
 		return s.tx.open(ctx)
 	}
 	return kgo.NewClient(s.opts(ctx)...)
-}
-
-func (s *Source) opts(ctx context.Context) []kgo.Opt {
-	opts := append(s.cfg.clientOpts(ctx, s.set, s.t),
-		kgo.ConsumerGroup(s.cfg.Group),
-		kgo.DisableAutoCommit(),
-		kgo.KeepControlRecords(),
-		kgo.MaxConcurrentFetches(fetches),
-		kgo.BrokerMaxReadBytes(int32(min(max(100<<20, 2*s.set.number("fetch.max.bytes")), 1<<30))),
-		// Where to go on is decided by Poll, which knows the policy, logs and counts.
-		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.OnPartitionsAssigned(s.onAssigned),
-		kgo.AdjustFetchOffsetsFn(s.onOffsets),
-		kgo.OnPartitionsRevoked(s.onRevoked),
-		kgo.OnPartitionsLost(s.onLost),
-	)
-	if s.names != nil {
-		exprs := make([]string, len(s.names))
-		for i, re := range s.names {
-			exprs[i] = re.String()
-		}
-		return append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(exprs...))
-	}
-	return append(opts, kgo.ConsumeTopics(s.cfg.Topics...))
 }
 
 // Close implements streammanager.Source. It leaves the group, so that others take over at once, and
@@ -279,6 +239,7 @@ func (s *Source) Commit(ctx context.Context, positions map[streammanager.TopicPa
 	if err := s.commit(ctx, all, still); err != nil {
 		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
 	}
+	s.noteCommitted(positions)
 	return nil
 }
 

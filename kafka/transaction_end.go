@@ -47,6 +47,7 @@ func (s *transactSource) End(ctx context.Context, commit bool, positions map[str
 		switch {
 		case err == nil && committed:
 			s.Source.t.healed(about)
+			s.noteCommitted(positions)
 			return true, nil
 		case err == nil:
 			if wanted {

@@ -59,7 +59,7 @@ const (
 // look reports whether all is well with the topics.
 func (s *Source) look(ctx context.Context) bool {
 	if s.names == nil {
-		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.cfg.Topics, s.recognize)
+		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.looksFor(), s.recognize)
 	}
 	ask, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -67,16 +67,38 @@ func (s *Source) look(ctx context.Context) bool {
 	if !answered(ctx, s.t, err) {
 		return false
 	}
-	maps.DeleteFunc(found, func(topic string, _ kadm.TopicDetail) bool {
-		return !slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(topic) })
-	})
-	s.recognize(found)
-	if len(found) > 0 {
+	mine := s.matching(found)
+	for topic, td := range found {
+		if s.isThrough(topic) {
+			s.recognize(kadm.TopicDetails{topic: td})
+		}
+	}
+	s.recognize(mine)
+	if len(mine) > 0 {
 		s.t.healed(trouble{kind: troubleTopic})
 		return true
 	}
 	s.t.note(trouble{kind: troubleTopic}, fmt.Errorf("no topic has a name that %s matches as a whole: create one, or correct topics", strings.Join(s.cfg.Topics, ", ")))
 	return false
+}
+
+// looksFor returns the names of the topics that should be there.
+func (s *Source) looksFor() []string {
+	s.through.mu.Lock()
+	defer s.through.mu.Unlock()
+	if !s.through.ready {
+		return s.cfg.Topics
+	}
+	return append(slices.Clone(s.cfg.Topics), s.cfg.Repartition.Topic)
+}
+
+// matching returns those of found whose names the source's expressions match.
+func (s *Source) matching(found kadm.TopicDetails) kadm.TopicDetails {
+	found = maps.Clone(found)
+	maps.DeleteFunc(found, func(topic string, _ kadm.TopicDetail) bool {
+		return s.isThrough(topic) || !slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(topic) })
+	})
+	return found
 }
 
 // answered notes whether a broker answered at all.

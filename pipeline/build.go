@@ -170,6 +170,13 @@ func (a *assembly) ends(b *streammanager.Builder) error {
 		return fmt.Errorf("making the sink: %w", err)
 	}
 	b.From(src).To(dst)
+	if r := a.p.cfg.Repartition; r != nil {
+		between, err := a.repartitionSink()
+		if err != nil {
+			return fmt.Errorf("making the sink of the repartition topic: %w", err)
+		}
+		b.Repartition(r.Topic, between)
+	}
 	e := a.p.cfg.ErrorSink
 	if e == nil {
 		return nil

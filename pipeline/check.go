@@ -33,8 +33,12 @@ func (c *checker) check() {
 	c.condition("filter", cfg.Filter)
 	c.errors()
 	c.window()
+	c.repartition()
 	// The parts are made as for a run, with nothing behind them, to see what they find fault with.
 	a := &assembly{p: &Pipeline{cfg: *cfg}, log: slog.New(slog.DiscardHandler), dry: true}
+	if c.fault("repartition") {
+		a.p.cfg.Repartition = nil // what is wrong with it was said
+	}
 	a.deps = Deps{Logger: a.log, Metrics: prometheus.NewRegistry(), Transport: offline{}}
 	if !c.fault("name") { // a name that is none is no label either
 		a.metrics = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": cfg.Name}, a.deps.Metrics)

@@ -14,6 +14,7 @@ type config struct {
 	Filter          functions.Expr     `yaml:"filter" doc:"keeps the events for which it is truthy; an error in it is an error event"`
 	Tombstones      string             `yaml:"tombstones" default:"pass" enum:"pass|drop|error" doc:"what becomes of events whose value is null"`
 	PartitionBy     partitionBy        `yaml:"partition_by" doc:"what orders events: a path, a list of paths, or {fields, missing}; left out: the record key"`
+	Repartition     *repartition       `yaml:"repartition" doc:"leads the events through a topic of Kafka, keyed by partition_by, so that order and windows of a key hold over all workers, and a one-partition input is shared by many; the functions see the events as they were"`
 	Window          *windowConfig      `yaml:"window" doc:"how events are gathered into mini-batches: the calls of one window run side by side, the next events of their keys wait until they are done; left out: each event at once, so that a key has one call at a time"`
 	Workers         int                `yaml:"workers" default:"64" min:"1" doc:"calls in progress at most"`
 	Order           string             `yaml:"order" default:"key" enum:"key|key_serial|none" doc:"key: results of a key leave in the order its events came; key_serial: calls for one key never overlap either, also within a window; none: as they complete"`
@@ -86,6 +87,11 @@ type errorSink struct {
 	sink   `yaml:",inline"`
 	Format string `yaml:"format" default:"record" enum:"record|event_platform" doc:"record: the input as it came, with enricher.error.* headers; event_platform: an error document of Wikimedia's event platform, and the headers"`
 	Stream string `yaml:"stream" doc:"meta.stream of an event_platform document"`
+}
+
+type repartition struct {
+	Topic      string `yaml:"topic" required:"true" doc:"topic on the cluster of the source that this job alone uses; it is made where it does not exist, else held to unlimited retention and no compaction; what is finished is deleted from it"`
+	Partitions int    `yaml:"partitions" required:"true" min:"1" doc:"partitions that the topic is made with: some for each worker that there may ever be; an existing topic may have more"`
 }
 
 type windowConfig struct {

@@ -186,11 +186,21 @@ func (a *assembly) transaction(b *streammanager.Builder) error {
 		}
 		tx.Sinks = append(tx.Sinks, &c)
 	}
+	if cfg.Repartition != nil {
+		c, err := a.repartitionSinkConfig()
+		if err != nil {
+			return err
+		}
+		tx.Sinks = append(tx.Sinks, &c)
+	}
 	t, err := kafka.NewTransaction(tx, a.log)
 	if err != nil {
 		return err
 	}
 	b.From(t.Source()).To(t.Sink(0))
+	if r := cfg.Repartition; r != nil {
+		b.Repartition(r.Topic, t.Sink(len(tx.Sinks)-1))
+	}
 	if cfg.ErrorSink != nil {
 		b.ErrorsTo(t.Sink(1), a.errorFormat())
 	}

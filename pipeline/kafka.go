@@ -102,6 +102,9 @@ func (a *assembly) kafkaSourceConfig(k *kafkaSource) (kafka.SourceConfig, error)
 	if cfg.Group == "" {
 		cfg.Group = a.p.cfg.Name
 	}
+	if r := a.p.cfg.Repartition; r != nil {
+		cfg.Repartition = &kafka.Repartition{Topic: r.Topic, Partitions: int32(r.Partitions)}
+	}
 	return cfg, nil
 }
 
@@ -154,7 +157,11 @@ func (a *assembly) sourceReads(k *kafkaSink) func(topic string) bool {
 	if src == nil || !a.p.cfg.sameCluster(src.connection, k.connection) {
 		return func(string) bool { return false }
 	}
-	return src.Topics.matcher()
+	own := src.Topics.matcher()
+	return func(topic string) bool {
+		r := a.p.cfg.Repartition
+		return own(topic) || r != nil && topic == r.Topic
+	}
 }
 
 // topicOf returns the topic that t names for ev. One that the source reads would make an endless loop: the

@@ -72,6 +72,13 @@ func (p *Pipeline) WorstCaseBytes() (WorstCase, error) {
 		return w, err
 	}
 	w.Source, w.Sink = bufferOf(src), bufferOf(dst)
+	if p.cfg.Repartition != nil {
+		between, err := a.repartitionSink()
+		if err != nil {
+			return w, err
+		}
+		w.Sink += bufferOf(between)
+	}
 	if e := p.cfg.ErrorSink; e != nil {
 		errs, err := a.sink(&e.sink, true)
 		if err != nil {

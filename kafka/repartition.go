@@ -1,0 +1,353 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// Repartition names the topic through which the events of a source go before they are worked on. The source makes
+// it or holds it to what it must be, reads it in the same group from its first record on, and deletes what is finished.
+type Repartition struct {
+	Topic      string
+	Partitions int32 // that it is made with; an existing topic may have more
+	// Floor returns below which offset of a partition records may be deleted, given the committed one: no higher
+	// than that, and lower where something else may still need them. Nil: the committed one.
+	Floor func(ctx context.Context, tp streammanager.TopicPartition, committed int64) (int64, error)
+}
+
+const (
+	// cleanEvery is the time between two looks for what can be deleted of the repartition topic.
+	cleanEvery = 15 * time.Second
+	// cleanAtLeast is how many records of a partition are worth a request, unless nothing more came lately.
+	cleanAtLeast = 1000
+	// settleAgain is the time between two looks whether the group has finished a topic.
+	settleAgain = 200 * time.Millisecond
+)
+
+// through keeps the repartition topic.
+type through struct {
+	mu        sync.Mutex // guards what follows
+	ready     bool       // the topic is there, as it must be
+	refused   error      // the topic cannot be used
+	committed map[streammanager.TopicPartition]int64
+	before    map[streammanager.TopicPartition]int64 // committed, at the last look
+	deleted   map[streammanager.TopicPartition]int64
+	denied    bool // deleting was not allowed, which was said
+}
+
+func (r *Repartition) check(topics func(string) bool, set *settings) error {
+	if r == nil {
+		return nil
+	}
+	var errs []error
+	if err := CheckTopic(r.Topic); err != nil {
+		errs = append(errs, &KeyError{"repartition.topic", err})
+	} else if topics(r.Topic) {
+		errs = append(errs, keyErrorf("repartition.topic", "%q is a topic that the source reads: name one that nothing else uses", r.Topic))
+	}
+	if r.Partitions < 1 {
+		errs = append(errs, keyErrorf("repartition.partitions", "%d is less than 1", r.Partitions))
+	}
+	if set.text("allow.auto.create.topics") == "true" {
+		errs = append(errs, keyErrorf(optionKey("allow.auto.create.topics"), "brokers would make the repartition topic as they make any other: leave it out"))
+	}
+	return errors.Join(errs...)
+}
+
+// isThrough reports whether topic is the repartition topic.
+func (s *Source) isThrough(topic string) bool {
+	return s.cfg.Repartition != nil && s.cfg.Repartition.Topic == topic
+}
+
+// reads reports whether topic is one of the source's own.
+func (s *Source) reads(topic string) bool { return slices.Contains(s.cfg.Topics, topic) }
+
+// refuse ends the pipeline: the repartition topic cannot be used, or has lost records.
+func (s *Source) refuse(err error) {
+	s.through.mu.Lock()
+	s.through.refused = event.Fatal(err)
+	s.through.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wake != nil {
+		s.wake()
+	}
+}
+
+func (s *Source) refusal() error {
+	s.through.mu.Lock()
+	defer s.through.mu.Unlock()
+	return s.through.refused
+}
+
+// keepThrough makes the repartition topic ready, and deletes now and then what is finished.
+func (s *Source) keepThrough(ctx context.Context) {
+	about := trouble{kind: troubleTopic, about: s.cfg.Repartition.Topic}
+	for {
+		err := s.prepareThrough(ctx)
+		if ctx.Err() != nil || s.refusal() != nil {
+			return
+		}
+		if err == nil {
+			break
+		}
+		s.t.note(about, err)
+		if !pause(ctx, lookAgain) {
+			return
+		}
+	}
+	s.t.healed(about)
+	s.through.mu.Lock()
+	s.through.ready = true
+	s.through.mu.Unlock()
+	for pause(ctx, cleanEvery) {
+		s.clean(ctx)
+	}
+}
+
+// prepareThrough makes the topic where it does not exist, and looks whether it is as it must be.
+func (s *Source) prepareThrough(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	r := s.cfg.Repartition
+	found, err := s.adm.ListTopics(ctx, r.Topic)
+	if err != nil {
+		return fmt.Errorf("looking for the repartition topic %q: %w", r.Topic, err)
+	}
+	td := found[r.Topic]
+	if errors.Is(td.Err, kerr.UnknownTopicOrPartition) || !found.Has(r.Topic) {
+		if err := s.makeThrough(ctx); err != nil {
+			return err
+		}
+		return fmt.Errorf("the repartition topic %q was made a moment ago", r.Topic)
+	}
+	if td.Err != nil {
+		return fmt.Errorf("looking for the repartition topic: %w", topicError(r.Topic, td.Err, "create it"))
+	}
+	if n := len(td.Partitions); n < int(r.Partitions) {
+		s.refuse(fmt.Errorf("the repartition topic %q has %d partitions, and repartition.partitions asks for %d: write %d there, or name a new topic "+
+			"(partitions that are added would part the events of a key that are on their way)", r.Topic, n, r.Partitions, n))
+		return nil
+	}
+	return s.checkThrough(ctx)
+}
+
+// roomInThrough is how large records of the repartition topic may be: twice the largest of the input, since a key may be
+// as large as the value that it is found in, and the headers.
+func roomInThrough(largest int64) int64 { return min(2*largest+64<<10, 1<<30) }
+
+// largestInput is the largest max.message.bytes of the topics that are read.
+func (s *Source) largestInput(ctx context.Context) int64 {
+	topics := s.cfg.Topics
+	if s.names != nil {
+		found, err := s.adm.ListTopics(ctx)
+		if err != nil {
+			return defaultMaxMessage
+		}
+		topics = slices.Collect(maps.Keys(s.matching(found)))
+	}
+	most := int64(0)
+	if found, err := s.adm.DescribeTopicConfigs(ctx, topics...); err == nil {
+		for _, rc := range found {
+			most = max(most, whole(configOf(rc, "max.message.bytes")))
+		}
+	}
+	if most == 0 {
+		return defaultMaxMessage
+	}
+	return most
+}
+
+func configOf(rc kadm.ResourceConfig, name string) string {
+	for _, c := range rc.Configs {
+		if c.Key == name {
+			return c.MaybeValue()
+		}
+	}
+	return ""
+}
+
+func (s *Source) makeThrough(ctx context.Context) error {
+	r := s.cfg.Repartition
+	room := strconv.FormatInt(roomInThrough(s.largestInput(ctx)), 10)
+	made, err := s.adm.CreateTopic(ctx, r.Partitions, -1, map[string]*string{
+		"cleanup.policy": new("delete"), "retention.ms": new("-1"), "retention.bytes": new("-1"), "max.message.bytes": new(room),
+	}, r.Topic)
+	err = errors.Join(err, made.Err)
+	switch {
+	case errors.Is(err, kerr.TopicAlreadyExists): // by another worker, just now
+	case err != nil:
+		return fmt.Errorf("making the repartition topic %q: make it yourself, with %d partitions, cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and "+
+			"max.message.bytes=%s: %w", r.Topic, r.Partitions, room, err)
+	default:
+		s.t.log.Info("kafka: repartition topic made", "topic", r.Topic, "partitions", r.Partitions, "max.message.bytes", room)
+	}
+	s.cl.ForceMetadataRefresh()
+	return nil
+}
+
+// checkThrough refuses a topic that would lose records by itself.
+func (s *Source) checkThrough(ctx context.Context) error {
+	r := s.cfg.Repartition
+	found, err := s.adm.DescribeTopicConfigs(ctx, r.Topic)
+	var denied *kadm.AuthError
+	if errors.As(err, &denied) || len(found) > 0 && errors.Is(found[0].Err, kerr.TopicAuthorizationFailed) {
+		s.t.log.Warn("kafka: the settings of the repartition topic may not be read: see to it that its retention is unlimited and that it is not compacted", "topic", r.Topic)
+		return nil
+	}
+	if err == nil && len(found) == 1 {
+		err = found[0].Err
+	}
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("reading the settings of the repartition topic %q: %w", r.Topic, err)
+	}
+	for name, want := range map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"} {
+		if got := configOf(found[0], name); got != want && got != "" {
+			s.refuse(fmt.Errorf("the repartition topic %q has %s=%s and must have %s: events that are not worked on yet would be lost; set it with kafka-configs, or name a new topic",
+				r.Topic, name, got, want))
+			return nil
+		}
+	}
+	if has, largest := whole(configOf(found[0], "max.message.bytes")), s.largestInput(ctx); has > 0 && has < largest {
+		s.t.log.Warn("kafka: the repartition topic takes smaller records than the topics that are read: what does not fit becomes error events", "topic", r.Topic,
+			"max.message.bytes", has, "of_the_input", largest)
+	}
+	return nil
+}
+
+// noteCommitted remembers up to where the repartition topic is finished.
+func (s *Source) noteCommitted(positions map[streammanager.TopicPartition]streammanager.Position) {
+	if s.cfg.Repartition == nil {
+		return
+	}
+	s.through.mu.Lock()
+	defer s.through.mu.Unlock()
+	for tp, pos := range positions {
+		if s.isThrough(tp.Topic) {
+			if s.through.committed == nil {
+				s.through.committed = map[streammanager.TopicPartition]int64{}
+			}
+			s.through.committed[tp] = pos.Offset
+		}
+	}
+}
+
+// deletable returns up to where the partitions that this worker holds can be deleted.
+func (s *Source) deletable() map[streammanager.TopicPartition]int64 {
+	s.mu.Lock()
+	held := slices.Collect(maps.Keys(s.held))
+	s.mu.Unlock()
+	th := &s.through
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	below := map[streammanager.TopicPartition]int64{}
+	for _, tp := range held {
+		at, ok := th.committed[tp]
+		if ok && (at-th.deleted[tp] >= cleanAtLeast || at > th.deleted[tp] && at == th.before[tp]) {
+			below[tp] = at
+		}
+	}
+	th.before = maps.Clone(th.committed)
+	return below
+}
+
+// clean deletes records of the repartition topic that are finished: never past what was committed.
+func (s *Source) clean(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	offsets := kadm.Offsets{}
+	for tp, at := range s.deletable() {
+		below := at
+		if floor := s.cfg.Repartition.Floor; floor != nil {
+			f, err := floor(ctx, tp, at)
+			if err != nil {
+				s.t.log.Debug("kafka: nothing is deleted of the repartition topic: what is still needed is not known", "partition", tp.Partition, "err", err)
+				continue
+			}
+			below = min(f, at)
+		}
+		if below > 0 {
+			offsets.AddOffset(tp.Topic, tp.Partition, below, -1)
+		}
+	}
+	if len(offsets) == 0 {
+		return
+	}
+	answers, err := s.adm.DeleteRecords(ctx, offsets)
+	th := &s.through
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.deleted == nil {
+		th.deleted = map[streammanager.TopicPartition]int64{}
+	}
+	for _, a := range answers.Sorted() {
+		if a.Err == nil || errors.Is(a.Err, kerr.OffsetOutOfRange) {
+			o, _ := offsets.Lookup(a.Topic, a.Partition)
+			th.deleted[streammanager.TopicPartition{Topic: a.Topic, Partition: a.Partition}] = o.At
+			continue
+		}
+		err = a.Err
+	}
+	if err != nil && !th.denied && ctx.Err() == nil {
+		th.denied = errors.Is(err, kerr.TopicAuthorizationFailed)
+		s.t.log.Warn("kafka: finished records of the repartition topic were not deleted, it grows: grant Delete on it where that is missing", "topic", s.cfg.Repartition.Topic, "err", err)
+	}
+}
+
+// Settled implements streammanager.Settler.
+func (s *Source) Settled(ctx context.Context, topic string) error {
+	var ends kadm.ListedOffsets
+	for {
+		if ends == nil {
+			if listed, err := s.adm.ListEndOffsets(ctx, topic); err == nil && listed.Error() == nil && len(listed[topic]) > 0 {
+				ends = listed
+			}
+		}
+		if ends != nil && s.finished(ctx, topic, ends) {
+			return nil
+		}
+		if !pause(ctx, settleAgain) {
+			return ctx.Err()
+		}
+	}
+}
+
+// finished reports whether the group has committed all below ends. What was never committed is finished where
+// there is nothing.
+func (s *Source) finished(ctx context.Context, topic string, ends kadm.ListedOffsets) bool {
+	committed, err := s.adm.FetchOffsetsForTopics(ctx, s.cfg.Group, topic)
+	if err != nil || committed.Error() != nil {
+		return false
+	}
+	var starts kadm.ListedOffsets
+	for p, end := range ends[topic] {
+		o, ok := committed.Lookup(topic, p)
+		if ok && o.At >= end.Offset {
+			continue
+		}
+		if ok && o.At >= 0 || end.Err != nil {
+			return false
+		}
+		if starts == nil {
+			if starts, err = s.adm.ListStartOffsets(ctx, topic); err != nil {
+				return false
+			}
+		}
+		if first, ok := starts.Lookup(topic, p); !ok || first.Err != nil || first.Offset < end.Offset {
+			return false
+		}
+	}
+	return true
+}
