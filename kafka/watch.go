@@ -68,13 +68,12 @@ func (s *Source) look(ctx context.Context) bool {
 		return false
 	}
 	mine := s.matching(found)
-	for topic, td := range found {
-		if s.isThrough(topic) {
-			s.recognize(kadm.TopicDetails{topic: td})
-		}
+	n := len(mine)
+	if r := s.cfg.Repartition; r != nil && found.Has(r.Topic) {
+		mine[r.Topic] = found[r.Topic]
 	}
 	s.recognize(mine)
-	if len(mine) > 0 {
+	if n > 0 {
 		s.t.healed(trouble{kind: troubleTopic})
 		return true
 	}
