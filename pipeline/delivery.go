@@ -191,6 +191,7 @@ func (a *assembly) transaction(b *streammanager.Builder) error {
 		if err != nil {
 			return err
 		}
+		c.Connection = tx.Sinks[0].Connection // which is of the source's cluster
 		tx.Sinks = append(tx.Sinks, &c)
 	}
 	t, err := kafka.NewTransaction(tx, a.log)

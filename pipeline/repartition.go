@@ -49,6 +49,9 @@ func (c *checker) repartition() {
 	if !c.fault("source.kafka.topics") && src.Topics.Regexp == "" && src.Topics.matcher()(r.Topic) {
 		c.problem("repartition.topic", "%q is a topic that the source reads: name one that nothing else uses", r.Topic)
 	}
+	if c.cfg.exactlyOnce() && src.or(c.cfg.Kafka).Options["isolation.level"] == "read_uncommitted" {
+		c.problem("repartition", "with exactly_once the repartition topic is read as it is committed: take isolation.level: read_uncommitted out")
+	}
 	for _, s := range []struct {
 		path string
 		sink *sink
