@@ -69,6 +69,7 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 	for i, j := range jobs {
 		probes[i] = probe{pipeline: j.pipeline.Name(), ready: func() error { return j.runs.Status().Ready }}
 	}
+	defer boundMemory(loaded, log)()
 	server := newServer(l, gatherers, probes, log)
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var served sync.WaitGroup

@@ -144,7 +144,7 @@ var table = []option{
 	},
 
 	{
-		OptionDoc: OptionDoc{"fetch.max.bytes", "8388608", "bytes that one broker sends at most in an answer; compressed records take more once they are unpacked", source},
+		OptionDoc: OptionDoc{"fetch.max.bytes", "8388608", "bytes that an answer of one broker takes at most, once it is unpacked; the first answers may take more", source},
 		least:     1024, most: 1 << 30, apply: bytesOf(kgo.FetchMaxBytes),
 	},
 	{

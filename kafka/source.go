@@ -335,8 +335,8 @@ func (s *Source) Health() error {
 	return fmt.Errorf("consumer group %q is not joined yet", s.cfg.Group)
 }
 
-// BufferBytes implements streammanager.Buffered: what is fetched and not polled, as it came over the
-// network.
+// BufferBytes implements streammanager.Buffered: what is fetched and not polled. Of compressed records it is what
+// becomes of them, once it has been seen by how much they grow.
 func (s *Source) BufferBytes() int64 { return fetches * s.set.number("fetch.max.bytes") }
 
 // Skipped implements streammanager.Skipper: how many offsets were passed over because they were no longer there.

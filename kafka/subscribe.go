@@ -41,6 +41,7 @@ func (s *Source) opts(ctx context.Context) []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		kgo.KeepControlRecords(),
 		kgo.MaxConcurrentFetches(fetches),
+		kgo.WithHooks(newUnpacking(s.set)),
 		kgo.BrokerMaxReadBytes(int32(min(max(100<<20, 2*s.set.number("fetch.max.bytes")), 1<<30))),
 		// Where to go on is decided by Poll, which knows the policy, logs and counts.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),

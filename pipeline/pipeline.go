@@ -28,7 +28,7 @@ func (p *Pipeline) File() string { return p.path }
 // WorstCase is the memory that the events of a pipeline may take, in bytes.
 type WorstCase struct {
 	InFlight  int64 // limits.in_flight_bytes
-	Source    int64 // fetched and not yet read, as it came over the network
+	Source    int64 // fetched and not yet read
 	Sink      int64 // buffered by the client
 	ErrorSink int64 // buffered by the client
 

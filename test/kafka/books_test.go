@@ -73,7 +73,7 @@ func (u *suite) check(allowed int) books {
 // read reads outputs and error events with librdkafka, as a reader that wants what is committed.
 func (u *suite) read() books {
 	u.t.Helper()
-	records, err := u.c.ReadBack(u.t.Context(), u.output, cluster.ReadOptions{Committed: true})
+	records, err := u.sink.ReadBack(u.t.Context(), u.output, cluster.ReadOptions{Committed: true})
 	must(u.t, err)
 	var b books
 	for _, r := range records {
@@ -84,7 +84,7 @@ func (u *suite) read() books {
 		}
 		b.outputs = append(b.outputs, o)
 	}
-	records, err = u.c.ReadBack(u.t.Context(), u.errors, cluster.ReadOptions{Committed: true})
+	records, err = u.sink.ReadBack(u.t.Context(), u.errors, cluster.ReadOptions{Committed: true})
 	must(u.t, err)
 	b.failed = len(records)
 	failed := map[int]bool{}

@@ -20,7 +20,8 @@ import (
 // suite is a job under test on topics of its own, and its books.
 type suite struct {
 	t     *testing.T
-	c     *cluster.Cluster
+	c     *cluster.Cluster // of the input
+	sink  *cluster.Cluster // of output and errors; c unless setup says otherwise
 	api   *job.API
 	setup setup
 	began time.Time
@@ -46,6 +47,12 @@ type setup struct {
 	file       string        // pipeline file with the marks of suiteFile; suiteFile
 	connection string        // text under kafka:; that of the cluster
 	set        []string      // overrides for every worker
+
+	sink   *cluster.Cluster    // of output and errors; that of the input
+	size   func(event int) int // bytes that an event has beside its 1.5 kB; none
+	codec  string              // compression.type of the input; snappy
+	same   bool                // what events have beside their 1.5 kB is easily compressed
+	sample time.Duration       // between two looks at a worker; 25ms
 }
 
 // suiteFile is the pipeline of a suite. Marks between % are filled in.
@@ -81,14 +88,15 @@ func newSuite(t *testing.T, c *cluster.Cluster, s setup) *suite {
 	t.Helper()
 	s.partitions, s.keys, s.backlog, s.limit = or(s.partitions, 8), or(s.keys, 500), or(s.backlog, 2000), or(s.limit, 500)
 	s.delay, s.file, s.connection = or(s.delay, 10*time.Millisecond), or(s.file, suiteFile), or(s.connection, c.Connection(""))
+	s.sink, s.sample = or(s.sink, c), or(s.sample, 25*time.Millisecond)
 	name := fmt.Sprintf("suite-%d", suites.Add(1))
 	u := &suite{
-		t: t, c: c, api: job.StartAPI(t, s.delay), setup: s, began: time.Now(),
+		t: t, c: c, sink: s.sink, api: job.StartAPI(t, s.delay), setup: s, began: time.Now(),
 		input: name + "-in", output: name + "-out", errors: name + "-errors", group: name,
 	}
-	for topic, partitions := range map[string]int{u.input: s.partitions, u.output: s.partitions, u.errors: 1} {
-		must(t, c.MakeTopic(t.Context(), topic, partitions, nil))
-	}
+	must(t, u.c.MakeTopic(t.Context(), u.input, s.partitions, nil))
+	must(t, u.sink.MakeTopic(t.Context(), u.output, s.partitions, nil))
+	must(t, u.sink.MakeTopic(t.Context(), u.errors, 1, nil))
 	return u
 }
 
@@ -112,12 +120,13 @@ type worker struct {
 // start starts a worker, with overrides.
 func (u *suite) start(set ...string) *worker {
 	u.t.Helper()
-	file := strings.NewReplacer("%GROUP%", u.group, "%KAFKA%", u.setup.connection, "%INPUT%", u.input, "%OUTPUT%", u.output,
+	file := strings.NewReplacer("%SINK_BROKERS%", `["`+strings.Join(u.sink.Brokers(), `", "`)+`"]`,
+		"%GROUP%", u.group, "%KAFKA%", u.setup.connection, "%INPUT%", u.input, "%OUTPUT%", u.output,
 		"%ERRORS%", u.errors, "%API%", u.api.URL, "%LIMIT%", fmt.Sprint(u.setup.limit)).Replace(u.setup.file)
 	w := &worker{Worker: job.StartWorker(u.t, job.WorkerConfig{
 		Binary: enricherBinary, File: file, Set: append(append([]string{}, u.setup.set...), set...), Patience: patience,
 	})}
-	w.watch = job.NewWatch(w.Worker, 25*time.Millisecond)
+	w.watch = job.NewWatch(w.Worker, u.setup.sample)
 	u.workers = append(u.workers, w)
 	return w
 }
@@ -159,20 +168,40 @@ func (u *suite) begin() {
 	ctx, stop := context.WithCancel(u.t.Context())
 	u.feeding = &feed{stop: stop}
 	maker := job.NewMaker(u.t, 1, 0)
-	u.feeding.done.Go(func() { u.feeding.err = u.write(ctx, maker) })
-	u.t.Cleanup(func() { stop(); u.feeding.done.Wait() })
+	maker.Repetitive = u.setup.same
+	client := u.c.Client
+	if u.setup.codec != "" {
+		client = u.compressing(codecs[u.setup.codec])
+	}
+	u.feeding.done.Go(func() { u.feeding.err = u.write(ctx, client, maker) })
+	u.t.Cleanup(func() { stop(); u.feeding.done.Wait() }) // before the client is closed
 }
 
-func (u *suite) write(ctx context.Context, maker *job.Maker) error {
+// codecs are those of Kafka's compression.type.
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+// compressing returns a client that writes so.
+func (u *suite) compressing(codec kgo.CompressionCodec) *kgo.Client {
+	u.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(u.c.Direct()...), kgo.ProducerBatchCompression(codec), kgo.ProducerLinger(5*time.Millisecond))
+	must(u.t, err)
+	u.t.Cleanup(client.Close)
+	return client
+}
+
+func (u *suite) write(ctx context.Context, client *kgo.Client, maker *job.Maker) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		for ahead := u.written() - u.distinct(); ahead < u.setup.backlog; ahead++ {
-			id, origin, record := maker.Make(u.input, maker.AnyOf(u.setup.keys), 0)
+		for ahead := u.written() - u.api.Distinct(); ahead < u.setup.backlog; ahead++ {
+			id, origin, record := maker.Make(u.input, maker.AnyOf(u.setup.keys), u.sizeOf(u.written()))
 			u.mu.Lock()
 			u.events = append(u.events, origin)
 			u.mu.Unlock()
-			u.c.Client.Produce(u.t.Context(), record, func(r *kgo.Record, err error) {
+			client.Produce(u.t.Context(), record, func(r *kgo.Record, err error) {
 				if err != nil && u.t.Context().Err() == nil {
 					u.t.Errorf("writing event %d: %v", id, err)
 				}
@@ -184,7 +213,7 @@ func (u *suite) write(ctx context.Context, maker *job.Maker) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return u.c.Client.Flush(u.t.Context())
+			return client.Flush(u.t.Context())
 		}
 	}
 }
@@ -195,8 +224,12 @@ func (u *suite) written() int {
 	return len(u.events)
 }
 
-// distinct returns how many events were answered at least once, or a little more.
-func (u *suite) distinct() int { return u.api.Answers() - u.api.RepeatedCalls() }
+func (u *suite) sizeOf(event int) int {
+	if u.setup.size == nil {
+		return 0
+	}
+	return u.setup.size(event)
+}
 
 // progress waits until so many more calls were answered.
 func (u *suite) progress(calls int) {

@@ -18,13 +18,17 @@ type API struct {
 	// URL is where it serves.
 	URL string
 
-	ended chan struct{} // lets hanging calls go at the end of the test
+	server *httptest.Server
+	door   *door
+	ended  chan struct{} // lets hanging calls go at the end of the test
 
 	mu       sync.Mutex // guards what follows
+	mode     Mode
 	delay    time.Duration
 	calls    map[int]int
-	answered map[int]int // by key
-	total    int         // answers
+	answered map[int]int  // by key
+	distinct map[int]bool // events that were answered
+	total    int          // answers
 	hanging  map[int]bool
 	inside   int // calls in progress
 	most     int // of them at once, at most
@@ -37,18 +41,51 @@ func StartAPI(t testing.TB, delay time.Duration) *API {
 	t.Helper()
 	a := &API{
 		delay: delay, ended: make(chan struct{}),
-		calls: map[int]int{}, answered: map[int]int{}, hanging: map[int]bool{},
+		calls: map[int]int{}, answered: map[int]int{}, distinct: map[int]bool{}, hanging: map[int]bool{},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /page/{key}", a.serve)
-	server := httptest.NewServer(mux)
+	a.server = httptest.NewUnstartedServer(mux)
+	var err error
+	a.door, err = openDoor()
+	Must(t, err)
+	_ = a.server.Listener.Close()
+	a.server.Listener = a.door
+	a.server.Start()
 	t.Cleanup(func() {
 		close(a.ended)
-		server.CloseClientConnections() // of workers that were killed
-		server.Close()
+		a.server.CloseClientConnections() // of workers that were killed
+		a.server.Close()
 	})
-	a.URL = server.URL
+	a.URL = a.server.URL
 	return a
+}
+
+// Mode is how an API meets its calls.
+type Mode string
+
+// What becomes of calls.
+const (
+	Answers     Mode = ""            // as they should be
+	Refuses     Mode = "refuses"     // nobody listens
+	Hangs       Mode = "hangs"       // they hang until the caller gives up
+	Unavailable Mode = "unavailable" // the status is 503
+)
+
+// Become changes what becomes of calls, from the next one on. Those that hang go on doing so.
+func (a *API) Become(m Mode) error {
+	a.mu.Lock()
+	was := a.mode
+	a.mode = m
+	a.mu.Unlock()
+	switch {
+	case m == Refuses:
+		a.door.shut()
+		a.server.CloseClientConnections()
+	case was == Refuses:
+		return a.door.open()
+	}
+	return nil
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
@@ -58,12 +95,19 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "id and key are numbers", http.StatusBadRequest)
 		return
 	}
-	delay, hangs := a.enter(id, key)
+	mode, delay := a.enter(id, key)
 	defer a.leave()
+	switch mode {
+	case Refuses:
+		panic(http.ErrAbortHandler) // it came in before the door was shut
+	case Unavailable:
+		http.Error(w, "come again later", http.StatusServiceUnavailable)
+		return
+	}
 	answer := time.NewTimer(delay)
 	defer answer.Stop()
 	due := answer.C
-	if hangs {
+	if mode == Hangs {
 		due = nil
 	}
 	select {
@@ -73,18 +117,21 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	a.count(key)
+	a.count(id, key)
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"id":%d,"text":"content of event %d"}`, id, id)
 }
 
-func (a *API) enter(id, key int) (delay time.Duration, hangs bool) {
+func (a *API) enter(id, key int) (Mode, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls[id]++
 	a.inside++
 	a.most = max(a.most, a.inside)
-	return a.delay, a.hanging[key]
+	if a.mode == Answers && a.hanging[key] {
+		return Hangs, 0
+	}
+	return a.mode, a.delay
 }
 
 func (a *API) leave() {
@@ -93,9 +140,10 @@ func (a *API) leave() {
 	a.inside--
 }
 
-func (a *API) count(key int) {
+func (a *API) count(id, key int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.distinct[id] = true
 	a.answered[key]++
 	a.total++
 	if now := time.Now(); a.last.IsZero() {
@@ -153,6 +201,13 @@ func (a *API) CallsByID() map[int]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.calls)
+}
+
+// Distinct returns how many events were answered at least once.
+func (a *API) Distinct() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.distinct)
 }
 
 // RepeatedCalls returns how many calls were made for events that had been asked for before.

@@ -29,6 +29,9 @@ type Loaded []Origin
 // Maker makes events of about 1.5 kB that say their id, their key and its sequence, each from a real one.
 // It is for one goroutine.
 type Maker struct {
+	// Repetitive has padding that is easily compressed.
+	Repetitive bool
+
 	real   []map[string]any
 	random *rand.Rand
 	seqs   map[int]int
@@ -50,7 +53,7 @@ func (m *Maker) AnyOf(keys int) int {
 	return m.key
 }
 
-// Make makes the next event of a key, for topic, with so many bytes more that are not easily compressed.
+// Make makes the next event of a key, for topic, with so many bytes more.
 func (m *Maker) Make(topic string, key, pad int) (id int, o Origin, r *kgo.Record) {
 	id, o = m.next, Origin{Key: key, Seq: m.seqs[key]}
 	m.next++
@@ -72,6 +75,10 @@ func (m *Maker) Make(topic string, key, pad int) (id int, o Origin, r *kgo.Recor
 }
 
 func (m *Maker) padding(n int) string {
+	if m.Repetitive {
+		line := fmt.Sprintf("a line of text that is like the others, save for the number %d. ", m.random.IntN(1000))
+		return strings.Repeat(line, n/len(line)+1)
+	}
 	text := make([]byte, n)
 	for i := range text {
 		text[i] = 'a' + byte(m.random.IntN(26))

@@ -60,7 +60,11 @@ type Sample struct {
 	Commits  float64 // that succeeded
 	Emitted  float64 // events
 	InFlight float64 // events
-	Resident float64 // bytes
+	Resident float64 // bytes in memory, at most so far
+	Read     float64 // events
+	Outputs  float64 // records
+	Errors   float64 // error events
+	Over     float64 // events that were passed over
 }
 
 // Watch reads the metrics of a worker all the time, until the worker has ended.
@@ -93,7 +97,11 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 			Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
 			Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
 			InFlight: metrics.Value("enricher_in_flight_events"),
-			Resident: Resident(w.Pid),
+			Resident: PeakResident(w.Pid),
+			Read:     metrics.Value("enricher_events_read_total"),
+			Outputs:  metrics.Value("enricher_outputs_total"),
+			Errors:   metrics.Value("enricher_errors_total"),
+			Over:     metrics.Value("enricher_source_passed_over_total"),
 		})
 		select {
 		case <-tick.C:

@@ -174,6 +174,24 @@ func Resident(pid int) float64 {
 	return float64(pages * os.Getpagesize())
 }
 
+// PeakResident returns how many bytes of a process were in memory at most since it was started, 0 if it has ended.
+func PeakResident(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
+			kib, err := strconv.Atoi(fields[1])
+			if err != nil {
+				return 0
+			}
+			return float64(kib << 10)
+		}
+	}
+	return 0
+}
+
 // lockedBuffer is written by a process and read meanwhile.
 type lockedBuffer struct {
 	mu  sync.Mutex // guards buf
