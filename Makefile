@@ -24,7 +24,7 @@ demo:
 RACE := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,$(if $(CI),-race))
 
 test:
-	$(GO) test $(RACE) -shuffle=on ./...
+	$(GO) test $(RACE) -shuffle=on -timeout 20m ./...
 	@kafka=$$($(GO) run ./test/kafka/need); \
 	echo "make test: passed. Left out: $(if $(RACE),,the race detector (it needs cgo and a C compiler), )$${kafka:+all of test/kafka ($$kafka), }$(strip $(LEFT_OUT))."
 
