@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -168,13 +169,15 @@ func (j *job) run(ctx context.Context) error {
 	if worst, err := j.pipeline.WorstCaseBytes(); err == nil {
 		j.log.Info("starting", "file", j.pipeline.File(), "buffers", worst.String())
 	}
+	began := time.Now()
 	err := j.runs.Run(ctx)
 	j.ended.Store(true)
 	if err != nil {
 		j.log.Error("the pipeline failed", "err", err)
 	}
 	s := j.runs.Status()
-	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", unfinished(s))
+	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", unfinished(s),
+		"passed_over", s.PassedOver, "skipped", s.Skipped, "took", time.Since(began).Round(time.Millisecond))
 	return err
 }
 

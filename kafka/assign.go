@@ -47,6 +47,9 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 	at := map[string]map[int32]kgo.Offset{}
 	for tp, start := range starts {
 		put(at, tp, kgo.NewOffset().At(start.Offset).WithEpoch(-1))
+		if start.Offset >= s.endOf(start) {
+			s.cl.PauseFetchPartitions(one(tp))
+		}
 	}
 	return at, nil
 }
@@ -64,7 +67,9 @@ func (s *Source) hold(starts map[streammanager.TopicPartition]beginning) error {
 		if s.held[tp] != nil {
 			before = append(before, tp)
 		}
-		s.held[tp] = &holding{start: start, next: start.Offset}
+		h := &holding{start: start, next: start.Offset, seen: start.Offset, until: s.endOf(start)}
+		h.ended = h.next >= h.until
+		s.held[tp] = h
 		told[tp] = start.Position
 	}
 	s.mu.Unlock()

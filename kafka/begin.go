@@ -2,11 +2,13 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -64,7 +66,11 @@ func (s *Source) lookUp(ctx context.Context, topic string) (progress, error) {
 			found.missing = append(found.missing, p)
 			continue
 		}
-		found.parts[p] = beginningOf(found.id, o.At, o.Metadata)
+		b := beginningOf(found.id, o.At, o.Metadata)
+		if !s.bounded() {
+			b.meta.span = span{} // of a read before, which had an end
+		}
+		found.parts[p] = b
 	}
 	return found, nil
 }
@@ -99,8 +105,14 @@ func (s *Source) begin(ctx context.Context, topic string, parts map[int32]int64,
 		if err == nil && found != nil {
 			if err = take(topic, parts, found, starts); err == nil {
 				s.t.healed(about)
+				s.count(topic, found)
 				return nil
 			}
+		}
+		if fatal := (*event.FatalError)(nil); errors.As(err, &fatal) {
+			s.refuse(err)
+			<-ctx.Done()
+			return ctx.Err()
 		}
 		if err == nil {
 			err = fmt.Errorf("the worker that owns partition 0 of topic %q has not settled its start yet", topic)
@@ -113,6 +125,13 @@ func (s *Source) begin(ctx context.Context, topic string, parts map[int32]int64,
 		}
 		wait = min(2*wait, 2*time.Second)
 	}
+}
+
+// count notes how many partitions of a topic a bounded read has.
+func (s *Source) count(topic string, found map[int32]beginning) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parts[topic] = len(found)
 }
 
 // take copies from found where parts begin.
@@ -138,19 +157,24 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning,
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	found, err := s.lookUp(ctx, topic)
-	if err != nil || len(found.missing) == 0 {
-		return found.parts, err
+	if err != nil {
+		return nil, err
+	}
+	if s.bounded() && !s.isThrough(topic) {
+		return s.settleRange(ctx, topic, found)
+	}
+	if len(found.missing) == 0 {
+		return found.parts, nil
 	}
 	begun := len(found.parts) > 0
 	if !begun && !s.owns(streammanager.TopicPartition{Topic: topic}) {
 		return nil, nil
 	}
-	var at map[int32]int64
-	if begun || len(found.anew) > 0 || s.cfg.Start == Earliest || s.isThrough(topic) || s.madeAgain(ctx, topic) {
-		at, err = s.list(ctx, s.adm.ListStartOffsets, topic)
-	} else {
-		at, err = s.list(ctx, s.adm.ListEndOffsets, topic)
+	start := s.start
+	if begun || len(found.anew) > 0 || s.isThrough(topic) || s.madeAgain(ctx, topic) {
+		start = moment{word: Earliest}
 	}
+	at, err := s.resolve(ctx, topic, start)
 	if err != nil {
 		return nil, err
 	}

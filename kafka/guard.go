@@ -325,7 +325,7 @@ func (s *Source) flowing() map[streammanager.TopicPartition]int64 {
 	for tp, h := range s.held {
 		_, paused := s.paused[tp]
 		_, resting := s.resting[tp]
-		if !paused && !resting && !h.stale {
+		if !paused && !resting && !h.stale && !h.ended {
 			next[tp] = h.next
 		}
 	}

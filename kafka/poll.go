@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -29,6 +30,7 @@ type poll struct {
 	headers []event.Header
 	ill     map[streammanager.TopicPartition]int // partitions in trouble, with errors in a row
 	failed  error                                // is returned by the next Poll
+	ending  ending
 }
 
 // Poll implements streammanager.Source.
@@ -59,7 +61,21 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 			}
 			s.t.healed(trouble{kind: troubleStart})
 		}
-		wait, cancel := s.untilRested(ctx)
+		if s.meetMoved(limit); len(p.records) > 0 {
+			got.Records = p.records
+			return got, nil
+		}
+		most := time.Duration(noEnd)
+		if s.bounded() {
+			over, idle := s.over(ctx)
+			if over {
+				return streammanager.Polled{}, io.EOF
+			}
+			if idle {
+				most = askGroupAgain
+			}
+		}
+		wait, cancel := s.untilRested(ctx, most)
 		s.asking.begin()
 		fetched := s.cl.PollRecords(wait, max(limit, 1))
 		s.asking.end(fetched.NumRecords() > 0)
@@ -98,11 +114,17 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 			if stable && f.LastStableOffset >= 0 {
 				ends[tp] = min(f.HighWatermark, f.LastStableOffset)
 			}
+			ends[tp] = min(ends[tp], h.until)
 		}
 		for _, r := range f.Records {
+			if r.Offset >= h.until {
+				h.next = h.until
+				break
+			}
 			p.records = append(p.records, p.record(r))
-			h.next = r.Offset + 1
+			h.next, h.seen = r.Offset+1, r.Offset+1
 		}
+		s.meet(tp, h)
 		if len(f.Records) > 0 && f.Err == nil && len(p.ill) > 0 {
 			delete(p.ill, tp)
 			s.ids.doubts(tp.Topic, false)
@@ -214,11 +236,14 @@ func isFinal(err error) bool {
 }
 
 // untilRested lets partitions flow whose rest is over, and returns a context that ends with the next
-// one's rest, or when this worker is expelled.
-func (s *Source) untilRested(ctx context.Context) (context.Context, context.CancelFunc) {
+// one's rest, when this worker is expelled or refused, or after most.
+func (s *Source) untilRested(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, next := time.Now(), time.Time{}
+	if most < noEnd {
+		next = now.Add(most)
+	}
 	for tp, until := range s.resting {
 		if !until.After(now) {
 			delete(s.resting, tp)
@@ -269,6 +294,9 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 	case s.cfg.OutOfRange == Latest:
 		to = last
 	}
+	if to > at {
+		to = min(to, h.until)
+	}
 	if !s.resume(tp, h, at, to) {
 		return nil // it was taken away meanwhile; given again, it begins where the group says
 	}
@@ -301,7 +329,13 @@ func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int6
 	if to < at { // records below those that the stream has seen would be taken for repeated ones
 		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}) // an error means that the source closes
 	}
+	seen := h.seen
 	s.Rewind(map[streammanager.TopicPartition]int64{tp: to})
+	if to > at {
+		s.mu.Lock()
+		h.seen = seen // what was not there, the stream was not told of
+		s.mu.Unlock()
+	}
 	return true
 }
 

@@ -25,10 +25,17 @@ const (
 // SourceConfig says what to read.
 type SourceConfig struct {
 	Connection
-	Topics     []string // names; one between slashes is a regular expression that a whole name must match
-	Group      string   // consumer group that holds the positions
-	Start      string   // where to begin without a committed offset: Earliest (the default) or Latest
-	OutOfRange string   // where to go on when the offset is gone: Earliest (the default), Latest or Fail
+	Topics []string // names; one between slashes is a regular expression that a whole name must match
+	Group  string   // consumer group that holds the positions
+	// Start is where to begin without a committed offset: Earliest (the default), Latest, or the first record of a time
+	// or later: RFC 3339, milliseconds since 1970, or an age such as -24h.
+	Start string
+	// Until is where to end, in the same words. It is fixed for each partition at the first start. Empty: never.
+	Until string
+	// Force leaves a committed offset that does not lie between Start and Until, and begins at Start. Without it, it is
+	// an error.
+	Force      bool
+	OutOfRange string // where to go on when the offset is gone: Earliest (the default), Latest or Fail
 
 	// Repartition, if set, is the topic through which events go; see streammanager.Builder.
 	Repartition *Repartition
@@ -47,6 +54,9 @@ type Source struct {
 	t      *troubles
 	names  []*regexp.Regexp // of Topics, if one is a regular expression
 	opened chan struct{}    // closed when the next fields are set
+
+	start, until moment
+	reading      string // both in words, which tell this read from another; empty: it has no end
 
 	tx       *Transaction // whose client is used; nil: its own
 	cl       *kgo.Client
@@ -67,6 +77,7 @@ type Source struct {
 	joined  bool
 	closing bool
 	wake    context.CancelFunc // ends the wait of Poll
+	parts   map[string]int     // of topics, how many partitions a bounded read has
 
 	stalls
 	ids     identities
@@ -81,6 +92,7 @@ type Source struct {
 	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
 	skipped  atomic.Int64
 	room     atomic.Int64 // bytes of metadata that brokers take beside an offset
+	begun    atomic.Bool  // this worker has fixed the ends of a bounded read
 	poll     poll         // belongs to Poll
 }
 
@@ -89,6 +101,9 @@ type holding struct {
 	start beginning // what was told
 	next  int64     // offset after the last delivered record
 	stale bool      // the group may have given it to another worker since
+	seen  int64     // offset after the last that the stream was told
+	until int64     // where reading ends
+	ended bool      // next is there
 }
 
 var (
@@ -115,6 +130,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		held:    map[streammanager.TopicPartition]*holding{},
 		paused:  map[streammanager.TopicPartition]struct{}{},
 		resting: map[streammanager.TopicPartition]time.Time{},
+		parts:   map[string]int{},
 	}
 	s.room.Store(maxMetadata)
 	if err := s.check(); err != nil {
@@ -140,7 +156,7 @@ func (s *Source) check() error {
 	if c.Group == "" {
 		return keyErrorf("group", "none given")
 	}
-	if err := oneOf("start", &c.Start, Earliest, Latest); err != nil {
+	if err := s.checkMoments(); err != nil {
 		return err
 	}
 	return oneOf("out_of_range", &c.OutOfRange, Earliest, Latest, Fail)
@@ -279,7 +295,11 @@ func (s *Source) Rewind(offsets map[streammanager.TopicPartition]int64) {
 	s.mu.Lock()
 	for tp, at := range offsets {
 		if h := s.held[tp]; h != nil {
-			h.next = at
+			h.next, h.seen = at, at
+			if h.ended && at < h.until {
+				h.ended = false
+				s.flow(tp)
+			}
 			put(to, tp, kgo.EpochOffset{Epoch: -1, Offset: at})
 		}
 	}
@@ -313,7 +333,7 @@ func (s *Source) Resume(tps ...streammanager.TopicPartition) {
 func (s *Source) flow(tp streammanager.TopicPartition) {
 	_, paused := s.paused[tp]
 	_, resting := s.resting[tp]
-	if !paused && !resting {
+	if h := s.held[tp]; !paused && !resting && (h == nil || !h.ended) {
 		s.cl.ResumeFetchPartitions(one(tp))
 	}
 }

@@ -95,9 +95,14 @@ func (s *Source) looksFor() []string {
 func (s *Source) matching(found kadm.TopicDetails) kadm.TopicDetails {
 	found = maps.Clone(found)
 	maps.DeleteFunc(found, func(topic string, _ kadm.TopicDetail) bool {
-		return s.isThrough(topic) || !slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(topic) })
+		return s.isThrough(topic) || !s.matches(topic)
 	})
 	return found
+}
+
+// matches reports whether one of the regular expressions is for a topic.
+func (s *Source) matches(topic string) bool {
+	return slices.ContainsFunc(s.names, func(re *regexp.Regexp) bool { return re.MatchString(topic) })
 }
 
 // answered notes whether a broker answered at all.

@@ -61,7 +61,8 @@ type kafkaSource struct {
 	connection `yaml:",inline"`
 	Topics     topics `yaml:"topics" required:"true" doc:"list of topics, or a regular expression between slashes, which matches whole names"`
 	Group      string `yaml:"group" doc:"consumer group; left out: the pipeline's name"`
-	Start      string `yaml:"start" default:"earliest" enum:"earliest|latest" doc:"where to begin without a committed offset"`
+	Start      start  `yaml:"start" doc:"where to begin without a committed offset: earliest, the default, latest, or the first record of a time or later: RFC 3339, milliseconds since 1970, or an age such as -24h"`
+	Until      value  `yaml:"until" doc:"where to end: latest, or a time as in start; fixed for each partition at the first start; left out: never"`
 	OutOfRange string `yaml:"out_of_range" default:"earliest" enum:"earliest|latest|fail" doc:"where to go on when the committed offset is no longer there"`
 }
 

@@ -95,7 +95,7 @@ func (a *assembly) kafkaSourceConfig(k *kafkaSource) (kafka.SourceConfig, error)
 	if err != nil {
 		return kafka.SourceConfig{}, err
 	}
-	cfg := kafka.SourceConfig{Connection: conn, Topics: k.Topics.Names, Group: k.Group, Start: k.Start, OutOfRange: k.OutOfRange}
+	cfg := kafka.SourceConfig{Connection: conn, Topics: k.Topics.Names, Group: k.Group, Start: string(k.Start.At), Force: k.Start.Force, Until: string(k.Until), OutOfRange: k.OutOfRange}
 	if k.Topics.Regexp != "" {
 		cfg.Topics = []string{"/" + k.Topics.Regexp + "/"}
 	}

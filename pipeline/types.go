@@ -16,6 +16,30 @@ import (
 // value is the text of a client setting, which may be written as text, number or boolean.
 type value string
 
+// start says where to begin.
+type start struct {
+	At    value `yaml:"at" required:"true" doc:"where to begin, as start says"`
+	Force bool  `yaml:"force" default:"false" doc:"begins there, once, although the group has committed an offset that does not lie between start and until; without it that is an error"`
+}
+
+func (s *start) decode(d *decoder, n *node, path string) {
+	if n.kind == yaml.ScalarNode {
+		d.scalar(n, reflect.ValueOf(&s.At).Elem(), path, "")
+		return
+	}
+	type plain start
+	v := plain(*s)
+	d.structure(n, reflect.ValueOf(&v).Elem(), path, nil)
+	*s = start(v)
+}
+
+func (s *start) schema(sc *schemer) (map[string]any, string) {
+	type plain start
+	o, _ := sc.of(reflect.TypeFor[plain](), "")
+	at, _ := sc.of(reflect.TypeFor[value](), "")
+	return anyOf(at, o), "earliest, latest, a time, or map"
+}
+
 // topics is a list of topics, or a regular expression.
 type topics struct {
 	Names  []string

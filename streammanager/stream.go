@@ -280,6 +280,9 @@ func (s *Stream) Status() Status {
 	st.Ready = cmp.Or(s.trouble, s.late, s.stall)
 	st.ErrorsByType = maps.Clone(st.ErrorsByType)
 	s.mu.Unlock()
+	if s.skipper != nil {
+		st.Skipped = s.skipper.Skipped()
+	}
 	for _, part := range []struct {
 		name string
 		v    any
@@ -301,6 +304,7 @@ type Status struct {
 	// Counts since the start.
 	Read, Emitted, Dropped, Errors, Outputs int64
 	PassedOver                              int64 // read again although finished before; not in Read
+	Skipped                                 int64 // were gone before they could be read
 	ErrorsByType                            map[event.Type]int64
 	InFlightEvents                          int
 	InFlightBytes                           int64

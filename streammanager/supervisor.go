@@ -273,6 +273,7 @@ func (st Status) plus(later Status) Status {
 	sum.Errors += st.Errors
 	sum.Outputs += st.Outputs
 	sum.PassedOver += st.PassedOver
+	sum.Skipped += st.Skipped
 	if len(st.ErrorsByType) > 0 {
 		sum.ErrorsByType = maps.Clone(st.ErrorsByType)
 		for t, n := range later.ErrorsByType {

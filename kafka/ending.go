@@ -1,0 +1,161 @@
+package kafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// askGroupAgain is how often the group is asked whether others have come to their end too.
+const askGroupAgain = time.Second
+
+// ending is what a bounded source keeps of its end. It belongs to Poll.
+type ending struct {
+	asked time.Time // when the group was last asked
+	open  bool      // there was something to read
+	said  bool
+}
+
+// meet ends a partition that has come to its end. What holds no record there, such as what compaction took away or a
+// transaction's mark, is told to the stream as a mark, so that the position comes to the end too. The caller
+// holds mu.
+func (s *Source) meet(tp streammanager.TopicPartition, h *holding) {
+	if h.ended || h.next < h.until {
+		return
+	}
+	h.ended = true
+	s.cl.PauseFetchPartitions(one(tp))
+	if h.seen < h.until {
+		h.seen = h.until
+		s.poll.records = append(s.poll.records, streammanager.Record{Topic: tp.Topic, Partition: tp.Partition, Offset: h.until - 1, Timestamp: time.Now(), Marker: true})
+	}
+}
+
+// meetMoved ends partitions that were set beyond their end.
+func (s *Source) meetMoved(limit int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for tp, h := range s.held {
+		if len(s.poll.records) >= limit {
+			return
+		}
+		s.meet(tp, h)
+	}
+}
+
+// over reports whether the whole read has come to its end. wait is true when this worker has nothing left to do
+// but to wait for others, whose partitions it takes over should they fail.
+func (s *Source) over(ctx context.Context) (over, wait bool) {
+	e := &s.poll.ending
+	s.mu.Lock()
+	open, ended := len(s.owned) > len(s.held), map[string]int{}
+	for tp, h := range s.held {
+		open = open || !h.ended && !s.isThrough(tp.Topic)
+		ended[tp.Topic]++
+	}
+	alone := s.names == nil && s.cfg.Repartition == nil
+	for _, topic := range s.cfg.Topics {
+		alone = alone && s.parts[topic] > 0 && ended[topic] == s.parts[topic]
+	}
+	s.mu.Unlock()
+	switch {
+	case open:
+		e.open = true
+		return false, false
+	case alone: // nobody else has any
+	case time.Since(e.asked) < askGroupAgain:
+		return false, true
+	default:
+		e.asked = time.Now()
+		done, err := s.groupIsDone(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.t.note(trouble{kind: troubleStart}, err)
+		} else if err == nil {
+			s.t.healed(trouble{kind: troubleStart})
+		}
+		if !done {
+			e.open = e.open || err == nil
+			return false, true
+		}
+	}
+	s.sayOver()
+	return true, false
+}
+
+func (s *Source) sayOver() {
+	e := &s.poll.ending
+	if e.said {
+		return
+	}
+	e.said = true
+	switch {
+	case e.open:
+		s.t.log.Info("kafka: all is read up to the end", "until", s.cfg.Until)
+	case s.begun.Load():
+		s.t.log.Warn("kafka: nothing lies between start and until", "start", s.cfg.Start, "until", s.cfg.Until)
+	default:
+		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use another group, to go on change until",
+			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
+	}
+}
+
+// groupIsDone reports whether the group has committed all partitions at their ends.
+func (s *Source) groupIsDone(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	topics := s.cfg.Topics
+	if s.names != nil {
+		found, err := s.adm.ListTopics(ctx)
+		if err != nil {
+			return false, err
+		}
+		topics = s.matching(found).Names()
+	}
+	for _, topic := range topics {
+		found, err := s.lookUp(ctx, topic)
+		if err != nil {
+			return false, err
+		}
+		for _, b := range found.parts {
+			if b.meta.span.of != s.reading || b.Offset < b.meta.span.until {
+				return false, nil
+			}
+		}
+		if len(found.parts) == 0 {
+			return false, nil
+		}
+	}
+	if s.cfg.Repartition == nil || len(topics) == 0 {
+		return len(topics) > 0, nil
+	}
+	return s.throughIsDone(ctx)
+}
+
+// throughIsDone reports whether all that is in the repartition topic is finished. What is committed of the topics before it was
+// written there, so that no more will come.
+func (s *Source) throughIsDone(ctx context.Context) (bool, error) {
+	topic := s.cfg.Repartition.Topic
+	first, err := s.list(ctx, s.adm.ListStartOffsets, topic)
+	if err != nil {
+		return false, err
+	}
+	end, err := s.list(ctx, s.adm.ListEndOffsets, topic)
+	if err != nil {
+		return false, err
+	}
+	found, err := s.lookUp(ctx, topic)
+	if err != nil {
+		return false, err
+	}
+	for p := range end {
+		at := first[p]
+		if b, ok := found.parts[p]; ok {
+			at = b.Offset
+		}
+		if at < end[p] {
+			return false, nil
+		}
+	}
+	return true, nil
+}

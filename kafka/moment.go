@@ -1,0 +1,92 @@
+package kafka
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// moment is a place in a topic: its first record, its end, or the first record of a time or later.
+type moment struct {
+	word string        // Earliest or Latest; empty: a time
+	ago  time.Duration // before the look at the clock
+	at   time.Time     // where ago is 0
+}
+
+// parseMoment reads what start and until may be.
+func parseMoment(text string) (moment, error) {
+	if text == Earliest || text == Latest {
+		return moment{word: text}, nil
+	}
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
+		return moment{at: time.UnixMilli(ms)}, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return moment{at: at}, nil
+	}
+	ago, err := time.ParseDuration(text)
+	switch {
+	case err == nil && ago < 0:
+		return moment{ago: -ago}, nil
+	case err == nil && ago > 0 && !strings.HasPrefix(text, "+"):
+		return moment{}, fmt.Errorf("%q lies ahead: write -%s for so long ago", text, text)
+	}
+	return moment{}, fmt.Errorf("%q is neither %s nor %s, nor a time as 2026-01-31T08:00:00Z, as milliseconds since 1970, or as an age such as -24h", text, Earliest, Latest)
+}
+
+// String is the same for moments that are the same.
+func (m moment) String() string {
+	switch {
+	case m.word != "":
+		return m.word
+	case m.ago > 0:
+		return "-" + m.ago.String()
+	}
+	return m.at.UTC().Format(time.RFC3339Nano)
+}
+
+// time returns the time that m is at, seen from now.
+func (m moment) time(now time.Time) time.Time {
+	switch {
+	case m.word == Earliest:
+		return time.Time{}
+	case m.word == Latest:
+		return now
+	case m.ago > 0:
+		return now.Add(-m.ago)
+	}
+	return m.at
+}
+
+// checkMoments reads start and until, and refuses what leaves nothing to read.
+func (s *Source) checkMoments() error {
+	c, now := &s.cfg, time.Now()
+	if c.Start == "" {
+		c.Start = Earliest
+	}
+	var err error
+	if s.start, err = parseMoment(c.Start); err != nil {
+		return keyErrorf("start", "%w", err)
+	}
+	if s.start.time(now).After(now) {
+		return keyErrorf("start", "%s lies in the future: write %s for what comes from now on", c.Start, Latest)
+	}
+	if c.Until == "" {
+		if c.Force {
+			return keyErrorf("start", "force is of use beside until only: without an end, start holds only where the group has committed nothing")
+		}
+		return nil
+	}
+	if s.until, err = parseMoment(c.Until); err != nil {
+		return keyErrorf("until", "%w", err)
+	}
+	switch {
+	case s.until.time(now).After(now):
+		return keyErrorf("until", "%s lies in the future, where no offset is known: write %s for all that is there at the start", c.Until, Latest)
+	case s.start.word == Latest || s.until.word == Earliest || !s.start.time(now).Before(s.until.time(now)):
+		return keyErrorf("until", "nothing lies between start %s and until %s", c.Start, c.Until)
+	}
+	s.reading = s.start.String() + ".." + s.until.String()
+	return nil
+}
