@@ -100,6 +100,7 @@ var wallClock = map[string]string{
 	"streammanager/reader.go":      "notes the time of a record",
 	"streammanager/lag.go":         "tells the age of an event",
 	"streammanager/supervisor.go":  "writes when the next start is",
+	"kafka/moment.go":              "tells the times of records that start and until name",
 	"functions/asynchttp/hosts.go": "reads dates of servers, whose difference to the server's own clock is what counts",
 }
 

@@ -37,7 +37,7 @@ func (s *Source) resolve(ctx context.Context, topic string, m moment) (map[int32
 	case Latest:
 		return s.list(ctx, s.adm.ListEndOffsets, topic)
 	}
-	at := m.time(time.Now()).UnixMilli()
+	at := m.millis(time.Now())
 	return s.list(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 		return s.adm.ListOffsetsAfterMilli(ctx, at, topics...)
 	}, topic)

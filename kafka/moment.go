@@ -59,6 +59,9 @@ func (m moment) time(now time.Time) time.Time {
 	return m.at
 }
 
+// millis is that time as Kafka writes the times of records.
+func (m moment) millis(now time.Time) int64 { return m.time(now).UnixMilli() }
+
 // checkMoments reads start and until, and refuses what leaves nothing to read.
 func (s *Source) checkMoments() error {
 	c, now := &s.cfg, time.Now()
