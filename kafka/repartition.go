@@ -29,7 +29,7 @@ type Repartition struct {
 
 const (
 	// cleanEvery is the time between two looks for what can be deleted of the repartition topic.
-	cleanEvery = 15 * time.Second
+	cleanEvery = 5 * time.Second
 	// cleanAtLeast is how many records of a partition are worth a request, unless nothing more came lately.
 	cleanAtLeast = 1000
 	// settleAgain is the time between two looks whether the group has finished a topic.
