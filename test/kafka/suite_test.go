@@ -151,6 +151,12 @@ func (u *suite) working(w *worker) {
 func (u *suite) stop(w *worker) {
 	u.t.Helper()
 	w.Terminate()
+	u.ended(w)
+}
+
+// ended waits for a worker that was asked to end; a second signal would end it at once.
+func (u *suite) ended(w *worker) {
+	u.t.Helper()
 	if status, took := w.Wait(); status != 0 || took > 16*time.Second {
 		u.t.Errorf("%s ended with status %d after %v, want 0 within shutdown_timeout 15s", w.Name, status, took)
 	}

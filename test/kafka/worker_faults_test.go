@@ -15,7 +15,7 @@ func TestARebalanceStormLosesAndRepeatsNothingAndEveryStopEndsInTime(t *testing.
 	u.begin()
 	stays := u.start()
 	u.working(stays)
-	for range rounds(1, 20) {
+	for range rounds(2, 20) {
 		u.rounds++
 		var more []*worker
 		for range 3 {
@@ -29,7 +29,7 @@ func TestARebalanceStormLosesAndRepeatsNothingAndEveryStopEndsInTime(t *testing.
 			w.Terminate()
 		}
 		for _, w := range more {
-			u.stop(w)
+			u.ended(w)
 		}
 		u.progress(100)
 	}
