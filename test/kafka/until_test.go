@@ -1,0 +1,117 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// bounded runs the binary over a part of a topic, to its end, and returns the values it wrote and its log.
+func bounded(t *testing.T, brokers []string, topic, group string, set ...string) (values []string, log string) {
+	t.Helper()
+	dir := t.TempDir()
+	out, file := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "p.yaml")
+	text := fmt.Sprintf(`name: %s
+kafka: {brokers: ["%s"]}
+gateway: {listen: 127.0.0.1:0}
+source: {kafka: {topics: [%s], until: latest, options: {isolation.level: read_committed}}}
+sink: {file: {path: %q}}
+`, group, strings.Join(brokers, `", "`), topic, out)
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	args := []string{"run"}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	began := time.Now()
+	said, err := exec.CommandContext(within(t, time.Minute), enricherBinary, append(args, file)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("enricher run: %v\n%s", err, said)
+	}
+	t.Logf("group %s took %v", group, time.Since(began).Round(time.Millisecond))
+	written, err := os.ReadFile(out)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(written)), string(said)
+}
+
+// The end is met where the topic ends in marks of transactions, and where compaction has taken records away; times are
+// resolved by the broker.
+func TestABoundedReadOfTransactionsTimesAndCompactedTopicsEnds(t *testing.T) {
+	c := shared.one(t)
+	ctx := within(t, 2*time.Minute)
+	tx, err := kgo.NewClient(kgo.SeedBrokers(c.Direct()...), kgo.TransactionalID("until"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must(t, err)
+	defer tx.Close()
+	adm := kadm.NewClient(tx)
+	policy, small := "compact", "100"
+	_, err = adm.CreateTopic(ctx, 2, 1, nil, "until.tx")
+	must(t, err)
+	_, err = adm.CreateTopic(ctx, 1, 1, map[string]*string{
+		"cleanup.policy": &policy, "segment.ms": &small, "min.cleanable.dirty.ratio": ptr("0.01"), "max.compaction.lag.ms": &small,
+	}, "until.compacted")
+	must(t, err)
+
+	n := 0
+	batch := func(topic string, end kgo.TransactionEndTry, age time.Duration, keys ...string) {
+		must(t, tx.BeginTransaction())
+		for _, k := range keys {
+			r := &kgo.Record{Topic: topic, Key: []byte(k), Value: fmt.Appendf(nil, `{"n":%d}`, n), Timestamp: time.Now().Add(-age)}
+			n++
+			must(t, tx.ProduceSync(ctx, r).FirstErr())
+		}
+		must(t, tx.EndTransaction(ctx, end))
+	}
+	batch("until.tx", kgo.TryCommit, 48*time.Hour, "a", "b") // 0 1
+	batch("until.tx", kgo.TryCommit, 12*time.Hour, "a", "b") // 2 3
+	batch("until.tx", kgo.TryAbort, time.Hour, "a")          // 4
+	for range 3 {                                            // of 5 to 16 the newest of each key stay
+		batch("until.compacted", kgo.TryCommit, 0, "a", "b", "c")
+		pause(t, 300*time.Millisecond)
+		batch("until.compacted", kgo.TryAbort, 0, "d")
+	}
+
+	for _, read := range []struct {
+		group, topic, want string
+		set                []string
+	}{
+		{"until-all", "until.tx", `{"n":0} {"n":1} {"n":2} {"n":3}`, nil},
+		{"until-day", "until.tx", `{"n":2} {"n":3}`, []string{"source.kafka.start=-24h"}},
+		{"until-yesterday", "until.tx", `{"n":0} {"n":1}`, []string{"source.kafka.until=-24h"}},
+	} {
+		got, log := bounded(t, c.Direct(), read.topic, read.group, read.set...)
+		if strings.Join(got, " ") != read.want || !strings.Contains(log, "all is read up to the end") {
+			t.Errorf("%s read %q, want %s; said\n%s", read.group, got, read.want, log)
+		}
+		got, log = bounded(t, c.Direct(), read.topic, read.group, read.set...)
+		if len(got) > 0 || !strings.Contains(log, "nothing is left to read") {
+			t.Errorf("%s read %q in a second run, and said\n%s", read.group, got, log)
+		}
+	}
+	got, log := bounded(t, c.Direct(), "until.compacted", "until-compacted")
+	if len(got) < 3 || !strings.Contains(log, "all is read up to the end") {
+		t.Errorf("read %q of a compacted topic, and said\n%s", got, log)
+	}
+	ends, err := adm.ListEndOffsets(ctx, "until.compacted", "until.tx")
+	must(t, err)
+	for _, group := range []string{"until-all", "until-compacted"} {
+		found, err := adm.FetchOffsets(ctx, group)
+		must(t, err)
+		found.Each(func(o kadm.OffsetResponse) {
+			if end, _ := ends.Lookup(o.Topic, o.Partition); o.At != end.Offset {
+				t.Errorf("group %s is at %d of %s, want its end %d", group, o.At, o.Topic, end.Offset)
+			}
+		})
+	}
+}
+
+func ptr(s string) *string { return &s }
