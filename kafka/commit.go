@@ -19,6 +19,7 @@ const commitAgain = 200 * time.Millisecond
 
 // commit keeps positions, as long as ctx allows. still is asked each time before they are sent.
 func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPartition]beginning, still func() error) error {
+	var last error // that a broker said
 	for {
 		if err := still(); err != nil {
 			return err
@@ -30,8 +31,12 @@ func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPa
 			s.room.CompareAndSwap(room, room/2) // these brokers take less than others: say less, and go on
 			continue
 		case !errors.Is(err, kerr.RebalanceInProgress):
+			if ctx.Err() != nil && last != nil {
+				err = errors.Join(err, last) // what the time went by with
+			}
 			return err
 		}
+		last = err
 		if !pause(ctx, commitAgain) {
 			return errors.Join(ctx.Err(), err)
 		}

@@ -297,13 +297,14 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 	if to > at {
 		to = min(to, h.until)
 	}
+	skipped := max(to-at, 0) - h.gap.overlap(at, to) // Poll alone sets it
 	if !s.resume(tp, h, at, to) {
 		return nil // it was taken away meanwhile; given again, it begins where the group says
 	}
 	if to != at {
-		s.skipped.Add(max(to-at, 0))
+		s.skipped.Add(skipped)
 		s.t.log.Error("kafka: offset out of range, going on elsewhere", "topic", tp.Topic, "partition", tp.Partition,
-			"offset", at, "first", first, "last", last, "resumed", to, "skipped", max(to-at, 0))
+			"offset", at, "first", first, "last", last, "resumed", to, "skipped", skipped)
 	}
 	if at == start && to > at {
 		// Nothing was delivered, so nothing is unfinished. Without this a restart would skip once more.
@@ -322,6 +323,9 @@ func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int6
 	defer s.tell.Unlock()
 	s.mu.Lock()
 	same := s.held[tp] == h
+	if same && to > at {
+		h.gap = gap{at, to}
+	}
 	s.mu.Unlock()
 	if !same {
 		return false

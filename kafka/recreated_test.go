@@ -102,3 +102,32 @@ func TestASinkWritesToATopicThatWasMadeAgain(t *testing.T) {
 		})
 	}
 }
+
+// A stream that goes back to where it was told that a partition begins, before it has seen the first record behind
+// what is gone, must not have that passed over twice.
+func TestWhatIsGoneIsPassedOverOnce(t *testing.T) {
+	c, cl, adm := fake(t, 1)
+	write(t, cl, "in", 0, 0, 10)
+	put(t, adm, 0, 2)
+	var gone kadm.Offsets
+	gone.AddOffset("in", 0, 6, -1)
+	if done, err := adm.DeleteRecords(t.Context(), gone); err != nil || done.Error() != nil {
+		t.Fatal(err, done.Error())
+	}
+	r := open(t, c)
+	r.poll(t, 1)
+	for _, back := range []int64{2, 5} {
+		r.src.Rewind(map[tp]int64{{Topic: "in"}: back})
+		if got := text(r.poll(t, 4)); got != "6 7 8 9" {
+			t.Errorf("back to %d: got %q", back, got)
+		}
+	}
+	if n := r.src.Skipped(); n != 4 || r.log.count("out of range") != 1 {
+		t.Errorf("counted %d as gone, want 4, and said it %d times", n, r.log.count("out of range"))
+	}
+	r.src.Rewind(map[tp]int64{{Topic: "in"}: 0}) // what was delivered and not finished is gone now too
+	r.poll(t, 4)
+	if n := r.src.Skipped(); n != 6 {
+		t.Errorf("counted %d as gone, want 6", n)
+	}
+}

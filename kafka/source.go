@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/streammanager"
@@ -104,6 +106,7 @@ type holding struct {
 	seen  int64     // offset after the last that the stream was told
 	until int64     // where reading ends
 	ended bool      // next is there
+	gap   gap       // what was passed over last, being out of range
 }
 
 var (
@@ -253,6 +256,9 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Source) Commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position) error {
 	all, still := s.ofMine(positions)
 	if err := s.commit(ctx, all, still); err != nil {
+		if errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+			s.lookSoon() // it may have been made again
+		}
 		return fmt.Errorf("committing offsets of group %q: %w", s.cfg.Group, err)
 	}
 	s.noteCommitted(positions)
@@ -295,7 +301,9 @@ func (s *Source) Rewind(offsets map[streammanager.TopicPartition]int64) {
 	s.mu.Lock()
 	for tp, at := range offsets {
 		if h := s.held[tp]; h != nil {
-			h.next, h.seen = at, at
+			h.seen = at
+			at = h.gap.behind(at)
+			h.next = at
 			if h.ended && at < h.until {
 				h.ended = false
 				s.flow(tp)

@@ -196,7 +196,7 @@ func (l *loop) acked(u *unit, c *completion) {
 		l.fail(event.Fatal(fmt.Errorf("error event of %s was refused by the error sink: %w", where(u.ev.Position()), err)))
 	default:
 		l.finish(u, "")
-		l.sinkFailed(err)
+		l.sinkFailed(u, err)
 	}
 }
 

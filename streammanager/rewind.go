@@ -3,6 +3,8 @@ package streammanager
 import (
 	"fmt"
 	"time"
+
+	"github.com/a0c75104/enricher/event"
 )
 
 // rewinding takes the stream back to its committed offsets after a failure of the sink: every epoch ends,
@@ -14,6 +16,8 @@ type rewinding struct {
 	kept    map[TopicPartition]int64 // what was committed, which may be less
 	tries   int                      // failures without much success between them
 	good    int                      // successes since the last one
+	culprit event.Position           // of the last one
+	there   int                      // how often in a row it was that one
 }
 
 // BeginsAnew is what the log says, for debugging, of a partition that is read again from its offset save for
@@ -43,8 +47,20 @@ func (r *rewinding) progress(l *loop) {
 	}
 }
 
+// blame notes the event whose record was refused, and names it once it is refused again and again: what is sent is
+// one record at a time by then, so that it is this one.
+func (r *rewinding) blame(at event.Position, err error) error {
+	if r.tries == 1 || !samePlace(at, r.culprit) {
+		r.culprit, r.there = at, 0
+	}
+	if r.there++; r.there < mostAtOnePlace {
+		return err
+	}
+	return fmt.Errorf("the event at %s is refused for the %d. time in a row: %w", where(at), r.there, err)
+}
+
 // sinkFailed stops the dispatch and goes back, or ends the stream where the source cannot.
-func (l *loop) sinkFailed(err error) {
+func (l *loop) sinkFailed(u *unit, err error) {
 	if l.failure != nil || l.rewind.active {
 		return
 	}
@@ -60,6 +76,7 @@ func (l *loop) sinkFailed(err error) {
 	r := &l.rewind
 	r.tries++
 	r.good = 0
+	err = r.blame(u.ev.Position(), err)
 	wait := min(time.Minute, 100*time.Millisecond<<min(r.tries, 12))
 	l.s.log.Error("sink failed: going back to the committed offsets", "err", err, "again_in", wait)
 	l.s.setTrouble(fmt.Errorf("sink failed: %w", err))
@@ -69,7 +86,7 @@ func (l *loop) sinkFailed(err error) {
 		l.abort(txSink, wait)
 		return
 	}
-	*r = rewinding{active: true, at: l.now.Add(wait), offsets: map[TopicPartition]Position{}, kept: map[TopicPartition]int64{}, tries: r.tries}
+	r.active, r.at, r.offsets, r.kept = true, l.now.Add(wait), map[TopicPartition]Position{}, map[TopicPartition]int64{}
 	for p := range l.parts {
 		if p.revoking {
 			continue
@@ -105,4 +122,5 @@ func (l *loop) settleRewind() {
 	}
 	l.s.assigned.publishRewound(parts)
 	r.offsets = nil
+	l.commit() // what was finished before: a sink that goes on failing leaves no time for it between two ticks
 }

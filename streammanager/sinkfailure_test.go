@@ -363,3 +363,35 @@ func TestTheSinkIsClosedWhenTheErrorSinkDoesNotOpen(t *testing.T) {
 		t.Error("the sink was opened and never closed")
 	}
 }
+
+func TestAnEventThatTheSinkRefusesAgainAndAgainIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+		h.sink.refuse = func(r *streammanager.Record) error {
+			if string(r.Value) == "poison" {
+				return errTest
+			}
+			return nil
+		}
+		for i, v := range []string{"a", "b", "poison", "c"} {
+			h.src.add(0, fmt.Sprint("key", i), v)
+		}
+		stop := h.serve(t)
+		time.Sleep(10 * time.Second)
+		const place = `the event at topic "in" partition 0 offset 2 is refused for the`
+		if err := h.stream.Status().Ready; err == nil || !strings.Contains(err.Error(), place) || !errors.Is(err, errTest) {
+			t.Errorf("ready %v, want the place of the event and the cause", err)
+		}
+		if !strings.Contains(h.logged(), "refused for the 3. time in a row") {
+			t.Errorf("the log does not name it:\n%s", h.log.String())
+		}
+		h.offsets(t, 2)
+		h.sink.mu.Lock()
+		h.sink.refuse = nil
+		h.sink.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		h.ready(t)
+		h.offsets(t, 4)
+		stop()
+	})
+}

@@ -30,6 +30,7 @@ type inside struct {
 	runs *streammanager.Supervisor
 	reg  *prometheus.Registry
 	stop func() error
+	done chan struct{} // closed at its end
 
 	mu  sync.Mutex // guards log
 	log bytes.Buffer
@@ -109,7 +110,7 @@ func written(t *testing.T, c *cluster.Cluster, topic string) map[string]int {
 	return got
 }
 
-// run starts a pipeline that passes events on as they are. more is YAML at the top level, which wins.
+// run starts a pipeline that passes events on as they are, with overrides.
 func (p places) run(t *testing.T, c *cluster.Cluster, set ...string) *inside {
 	t.Helper()
 	return p.runAs(t, c, "", set...)
@@ -141,15 +142,21 @@ error_sink:
 	in.runs, err = loaded.Supervise(pipeline.Deps{Logger: log, Metrics: in.reg})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- in.runs.Run(ctx) }()
-	in.stop = sync.OnceValue(func() error { stop(); return <-ended })
-	t.Cleanup(func() {
-		if err := in.stop(); err != nil && !t.Failed() {
-			t.Errorf("the pipeline ended with %v", err)
-		}
-	})
+	var failed error
+	in.done = make(chan struct{})
+	go func() { failed = in.runs.Run(ctx); close(in.done) }()
+	in.stop = func() error { stop(); <-in.done; return failed }
+	t.Cleanup(func() { _ = in.stop() })
 	return in
+}
+
+func (in *inside) ended() bool {
+	select {
+	case <-in.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // ready waits until all is well.
