@@ -42,7 +42,7 @@ func (c *config) transactionalID() string {
 	return group + "-" + c.Instance
 }
 
-// quicken shortens the total_timeout that is left out, so that it fits into a transaction.
+// quicken shortens the times of calls that are left out, so that they fit into a transaction.
 func (d *decoder) quicken(cfg *config) {
 	if !cfg.exactlyOnce() {
 		return
@@ -50,8 +50,12 @@ func (d *decoder) quicken(cfg *config) {
 	for i := range cfg.Process {
 		it := &cfg.Process[i]
 		o, ok := it.options.(*asynchttp.Options)
-		if ok && d.values[join(it.place(), "total_timeout")] == nil {
-			o.TotalTimeout = functions.Duration(cfg.quickEnough())
+		if !ok || d.values[join(it.place(), "total_timeout")] != nil {
+			continue
+		}
+		o.TotalTimeout = functions.Duration(cfg.quickEnough())
+		if d.values[join(it.place(), "timeout")] == nil {
+			o.Timeout = min(o.Timeout, o.TotalTimeout)
 		}
 	}
 }
