@@ -30,21 +30,24 @@ const withRace = 40
 // It runs in a second go test with the build tag synctests, with which franz-go's own locks let virtual
 // time go on: a commit that waits for a rebalance waits on such a lock.
 func TestSeeds(t *testing.T) {
-	t.Run("all", func(t *testing.T) { runSeeds(t, *seeds) })
+	t.Run("all", func(t *testing.T) { runSeeds(t, "TestSeeds", *seeds) })
 	if raceEnabled {
-		t.Run("race", func(t *testing.T) { runSeeds(t, min(*seeds, withRace), "-race") })
+		t.Run("race", func(t *testing.T) { runSeeds(t, "TestSeeds", min(*seeds, withRace), "-race") })
 	}
 }
 
-func runSeeds(t *testing.T, n uint64, flags ...string) {
+// TestSeedsExactlyOnce runs a third as many with streams that work in transactions.
+func TestSeedsExactlyOnce(t *testing.T) { runSeeds(t, "TestSeedsExactlyOnce", (*seeds+2)/3) }
+
+func runSeeds(t *testing.T, test string, n uint64, flags ...string) {
 	// A seed whose virtual time stands still would never end by itself.
 	limit := max(4*time.Minute, time.Duration(n)*time.Second)
 	args := append([]string{"test", "-tags", "synctests", "-count", "1", "-timeout", limit.String()}, flags...)
-	args = append(args, ".", "-run", "^TestSeeds$", "-seeds", fmt.Sprint(n), "-start", fmt.Sprint(*start), "-v")
+	args = append(args, ".", "-run", "^"+test+"$", "-seeds", fmt.Sprint(n), "-start", fmt.Sprint(*start), "-v")
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	out, err := cmd.CombinedOutput()
-	ran := len(regexp.MustCompile(`(?m)^    --- (PASS|FAIL): TestSeeds/seed=`).FindAll(out, -1))
+	ran := len(regexp.MustCompile(`(?m)^    --- (PASS|FAIL): `+test+`/seed=`).FindAll(out, -1))
 	if err != nil {
 		t.Errorf("%d of %d seeds ran: %v\n%s", ran, n, err, failures(out))
 		return

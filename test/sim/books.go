@@ -11,7 +11,9 @@ import (
 type books struct {
 	l    *Ledger
 	name string
-	dead bool // crashed: what it still does reaches nobody
+	dead bool // what it does is not looked at: it has crashed and reaches nobody, or works in transactions
+	// killed says that it has crashed.
+	killed bool
 	// disturbed is when windows last may have lost events to a change of the assignment.
 	disturbed time.Time
 

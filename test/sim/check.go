@@ -23,7 +23,7 @@ func (w *world) quiet() {
 	deadline := time.Now().Add(patience)
 	for {
 		behind := w.behind()
-		if behind == "" && w.ledger.unfinished() == 0 {
+		if behind == "" && (w.plan.once || w.ledger.unfinished() == 0) {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -196,6 +196,10 @@ func (w *world) readBack() {
 		}
 	}
 	for _, in := range w.plan.inputs {
+		if w.plan.once {
+			w.checkOnce(in, seen[in.id], errs[in.id])
+			continue
+		}
 		w.checkOutcome(in, seen[in.id], errs[in.id])
 	}
 }
@@ -307,7 +311,8 @@ func (w *world) consume(topic string) []*kgo.Record {
 	if len(ends) == 0 {
 		return nil
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.vnet.DialContext), kgo.ConsumePartitions(starts), kgo.KeepControlRecords())
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.vnet.DialContext), kgo.ConsumePartitions(starts), kgo.KeepControlRecords(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		w.ledger.Breach("reading topic %q back: %v", topic, err)
 		return nil

@@ -147,6 +147,7 @@ type Plan struct {
 	faults     []fault
 	end        time.Duration // when the last fault has ended
 	holes      map[ID]bool   // offsets that no event has: marks and what was aborted
+	once       bool          // streams work in transactions
 	deaths     int           // after how many streams that ended by it the function that stops them is mended; 0: none stops
 }
 

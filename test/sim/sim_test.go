@@ -5,6 +5,7 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,16 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestSeedsExactlyOnce runs it with streams that work in transactions: each outcome is seen once.
+func TestSeedsExactlyOnce(t *testing.T) {
+	for seed := *start; seed < *start+*seeds; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { report(t, seed, sim.Run(sim.DrawOnce(seed))) })
+		})
+	}
+}
+
 func report(t *testing.T, seed uint64, got sim.Result) {
 	if len(got.Broken) == 0 {
 		return
@@ -49,7 +60,8 @@ func report(t *testing.T, seed uint64, got sim.Result) {
 	for _, text := range got.Broken {
 		t.Error(text)
 	}
-	t.Errorf("again: go test ./test/sim -run TestSeeds -start %d -seeds 1 -v", seed)
+	name, _, _ := strings.Cut(t.Name(), "/")
+	t.Errorf("again: go test ./test/sim -run '%s$' -start %d -seeds 1 -v", name, seed)
 }
 
 // total sums up what happened under all seeds.

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"time"
 
@@ -48,7 +49,7 @@ func (w *world) launch() {
 		name: name, net: &network{inner: w.vnet}, b: newBooks(w.ledger, name), done: make(chan struct{}),
 		registry: prometheus.NewRegistry(),
 	}
-	k.b.closedN = k.windowsClosed
+	k.b.closedN, k.b.dead = k.windowsClosed, w.plan.once
 	stream, err := w.build(k)
 	if err != nil {
 		w.ledger.Breach("building a stream: %v", err)
@@ -94,7 +95,7 @@ func (w *world) afterwards(k *worker) {
 func (w *world) mayFail(k *worker) bool {
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
-	return len(k.b.culprits) > 0 && !k.b.dead
+	return (len(k.b.culprits) > 0 || w.plan.once) && !k.b.killed // a transactional id may be lost
 }
 
 // windowsClosed reads the worker's own count of closed windows.
@@ -123,27 +124,15 @@ func (w *world) build(k *worker) (*streammanager.Stream, error) {
 	at := kafka.Connection{Brokers: w.addrs, Dialer: k.net.Dial, Options: map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000"}}
 	from := at
 	from.Options = map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000", "session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
-	src, err := kafka.NewSource(kafka.SourceConfig{Connection: from, Topics: []string{inTopic}, Group: group, Start: "earliest"}, log)
-	if err != nil {
-		return nil, err
-	}
 	// A batch is not compressed, so that the broker in memory can tell poison by looking.
 	at.Options["compression.type"] = "none"
-	out, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: outTopic}, log)
-	if err != nil {
-		return nil, err
-	}
 	b := streammanager.New(streammanager.Config{
 		Name: "sim", Workers: set.workers, Order: set.order, Tombstones: set.tombstones, OnError: set.onError,
 		Limits: set.limits, CommitInterval: set.commit, ShutdownTimeout: set.shutdown, Logger: log,
 		Metrics: k.registry,
-	}).From(&source{Source: src, b: k.b}).To(&sink{Sink: out, b: k.b}).Window(set.window).Filter(w.keep)
-	if set.errorSink {
-		failed, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: errTopic}, log)
-		if err != nil {
-			return nil, err
-		}
-		b.ErrorsTo(&sink{Sink: failed, b: k.b, failed: true}, nil)
+	}).Window(set.window).Filter(w.keep)
+	if err := w.ends(k, b, from, at, log); err != nil {
+		return nil, err
 	}
 	if set.byValue {
 		b.PartitionBy(w.keyOf)
@@ -162,6 +151,34 @@ func (w *world) build(k *worker) (*streammanager.Stream, error) {
 		b.Process(step)
 	}
 	return b.Build()
+}
+
+// ends gives a stream its source and sinks.
+func (w *world) ends(k *worker, b *streammanager.Builder, from, at kafka.Connection, log *slog.Logger) error {
+	if w.plan.once {
+		tx, err := transaction(k, from, at, log)
+		if err == nil {
+			b.From(tx.Source()).To(tx.Sink(0)).ErrorsTo(tx.Sink(1), nil)
+		}
+		return err
+	}
+	src, err := kafka.NewSource(kafka.SourceConfig{Connection: from, Topics: []string{inTopic}, Group: group, Start: "earliest"}, log)
+	if err != nil {
+		return err
+	}
+	out, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: outTopic}, log)
+	if err != nil {
+		return err
+	}
+	b.From(&source{Source: src, b: k.b}).To(&sink{Sink: out, b: k.b})
+	if !w.plan.set.errorSink {
+		return nil
+	}
+	failed, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: errTopic}, log)
+	if err == nil {
+		b.ErrorsTo(&sink{Sink: failed, b: k.b, failed: true}, nil)
+	}
+	return err
 }
 
 func (w *world) inputOf(ev *event.Event) *input {
@@ -235,7 +252,7 @@ func (w *world) kill(k *worker) {
 	}
 	k.asked = time.Now()
 	w.ledger.mu.Lock()
-	k.b.dead = true
+	k.b.dead, k.b.killed = true, true
 	w.ledger.note("%s is killed", k.name)
 	w.ledger.mu.Unlock()
 	k.net.cut()
@@ -254,13 +271,13 @@ func (w *world) ended(k *worker) {
 	}
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
-	if k.b.dead {
+	if k.b.killed {
 		return
 	}
 	if took, most := k.endedAt.Sub(k.asked), w.plan.set.shutdown+lastWork; took > most {
 		w.ledger.breach("%s took %v to stop, which may take %v", k.name, took, most)
 	}
-	if k.err != nil && !k.b.explains(k.err) {
+	if k.err != nil && !k.b.explains(k.err) && !w.plan.once {
 		w.ledger.breach("%s ended with %v", k.name, k.err)
 	}
 }

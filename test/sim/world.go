@@ -121,7 +121,8 @@ func holdsPoison(kreq kmsg.Request, partition int32) bool {
 	}
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
-			if p.Partition == partition && bytes.Contains(p.Records, []byte(poisonHeader)) {
+			// An error event, which may be in the same request, holds the header too.
+			if p.Partition == partition && bytes.Contains(p.Records, []byte(poisonHeader)) && !bytes.Contains(p.Records, []byte("enricher.error.type")) {
 				return true
 			}
 		}
@@ -178,6 +179,10 @@ func (w *world) happen(f fault) {
 	case refuseError:
 		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: errTopic})
 	case refuseCommit:
+		if w.plan.once {
+			w.refuseEnds(f)
+			return
+		}
 		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: group})
 	case refuseBeat:
 		w.refuse(f, kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: group})
@@ -228,7 +233,7 @@ func (w *world) workersFault(f fault) {
 		k.net.cut()
 		time.Sleep(f.lasts)
 		k.b.l.mu.Lock()
-		dead := k.b.dead
+		dead := k.b.killed
 		k.b.l.mu.Unlock()
 		if !dead {
 			k.net.heal()
