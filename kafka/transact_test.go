@@ -300,3 +300,43 @@ func TestSourceAndSinksOfATransactionShareOneClient(t *testing.T) {
 		t.Error("a transaction without an id was made")
 	}
 }
+
+// All that was polled is not all that is finished: what the stream has not taken yet must be read again.
+func TestATransactionCommitsThePositionsThatItIsGiven(t *testing.T) {
+	c := newCluster(t)
+	conn := kafka.Connection{Brokers: c.fake.ListenAddrs()}
+	tx, err := kafka.NewTransaction(kafka.TransactionConfig{
+		ID: "one", Source: kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"}, Sinks: []*kafka.SinkConfig{{Connection: conn, Topic: "out"}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &record{log: &lines{}, starts: map[tp]int64{}, finished: map[tp][]streammanager.Range{}, changed: make(chan struct{})}
+	src, sink := tx.Source(), tx.Sink(0)
+	if err := errors.Join(sink.Open(t.Context()), src.Open(t.Context(), r)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { src.Close(context.Background()); _ = sink.Close(context.Background()) }()
+	eventually(t, "the partitions are assigned", func() bool { return len(r.held()) == 4 })
+	c.produce(0, 100)
+	polled := 0
+	for polled < 100 {
+		got, err := src.Poll(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		polled += len(got.Records)
+	}
+	ends := src.(streammanager.Transactor)
+	if err := ends.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	part := tp{Topic: "in", Partition: 1}
+	kept, err := ends.End(t.Context(), true, map[tp]streammanager.Position{part: {Offset: 3}})
+	if err != nil || !kept {
+		t.Fatalf("End = %v, %v", kept, err)
+	}
+	if got := committed(t, c.admin); got[0] != 0 || got[1] != 3 || got[2] != 0 || got[3] != 0 {
+		t.Errorf("committed %v, want 3 of partition 1 alone", got)
+	}
+}
