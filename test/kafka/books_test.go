@@ -5,6 +5,7 @@ package kafka_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -34,7 +35,7 @@ type books struct {
 //   - no more is repeated than crashes explain, and what the suite allows beside that, and nothing without an
 //     assignment, in the log of a worker, that began at or before it again;
 //   - every partition is committed to its end;
-//   - the counters of the workers agree with the broker's;
+//   - the counters of the workers agree with the broker's: checkAgreement says how far;
 //   - memory and goroutines stay within bounds.
 //
 // It adds a line to the report.
@@ -58,6 +59,7 @@ func (u *suite) check(allowed int) books {
 	}
 	u.checkCommits()
 	u.checkWorkers(b)
+	u.checkAgreement(b)
 	if len(u.events) == 0 || b.Outputs == 0 {
 		u.t.Error("the suite ran nothing")
 	}
@@ -87,7 +89,7 @@ func (u *suite) read() books {
 	records, err = u.sink.ReadBack(u.t.Context(), u.errors, cluster.ReadOptions{Committed: true})
 	must(u.t, err)
 	b.failed = len(records)
-	failed := map[int]bool{}
+	failed := maps.Clone(u.gone)
 	for _, r := range records {
 		var value struct{ Load struct{ ID int } }
 		must(u.t, json.Unmarshal(r.Value, &value)) // an error event is the event itself

@@ -33,6 +33,8 @@ type suite struct {
 	feeding *feed
 	rounds  int
 
+	gone map[int]bool // events that the input no longer had when they could have been read
+
 	mu     sync.Mutex // guards events
 	events job.Loaded
 }
@@ -47,6 +49,8 @@ type setup struct {
 	file       string        // pipeline file with the marks of suiteFile; suiteFile
 	connection string        // text under kafka:; that of the cluster
 	set        []string      // overrides for every worker
+
+	configs map[string]string // of the input
 
 	sink   *cluster.Cluster    // of output and errors; that of the input
 	size   func(event int) int // bytes that an event has beside its 1.5 kB; none
@@ -93,8 +97,9 @@ func newSuite(t *testing.T, c *cluster.Cluster, s setup) *suite {
 	u := &suite{
 		t: t, c: c, sink: s.sink, api: job.StartAPI(t, s.delay), setup: s, began: time.Now(),
 		input: name + "-in", output: name + "-out", errors: name + "-errors", group: name,
+		gone: map[int]bool{},
 	}
-	must(t, u.c.MakeTopic(t.Context(), u.input, s.partitions, nil))
+	must(t, u.c.MakeTopic(t.Context(), u.input, s.partitions, s.configs))
 	must(t, u.sink.MakeTopic(t.Context(), u.output, s.partitions, nil))
 	must(t, u.sink.MakeTopic(t.Context(), u.errors, 1, nil))
 	return u

@@ -58,6 +58,7 @@ func (f Families) ByLabel(name string, labels ...string) map[string]float64 {
 // Sample is what a worker told, and the kernel of it, at some time.
 type Sample struct {
 	Commits  float64 // that succeeded
+	Tried    float64 // commits, whatever became of them
 	Emitted  float64 // events
 	InFlight float64 // events
 	Resident float64 // bytes in memory, at most so far
@@ -95,6 +96,7 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 		}
 		f.add(Sample{
 			Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
+			Tried:    metrics.Value("enricher_commits_total"),
 			Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
 			InFlight: metrics.Value("enricher_in_flight_events"),
 			Resident: PeakResident(w.Pid),

@@ -10,6 +10,14 @@ if found.error:
 left = set(found.partitions)
 consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in left])
 out = sys.stdout.buffer
+with_headers = sys.argv[3] == "true"
+
+
+def write(numbers, first, second):
+    lengths = [-1 if x is None else len(x) for x in (first, second)]
+    out.write(b"%s%d %d\n%s%s\n" % (numbers, *lengths, first or b"", second or b""))
+
+
 while left:
     for m in consumer.consume(1000, timeout=0.5):
         if m.error():
@@ -18,6 +26,9 @@ while left:
             left.discard(m.partition())
             continue
         key, value = m.key(), m.value()
-        lengths = [-1 if x is None else len(x) for x in (key, value)]
-        out.write(b"%d %d %d %d\n%s%s\n" % (m.partition(), m.offset(), *lengths, key or b"", value or b""))
+        place = b"%d %d " % (m.partition(), m.offset())
+        headers = (m.headers() or []) if with_headers else []
+        write(place + (b"%d " % len(headers) if with_headers else b""), key, value)
+        for name, text in headers:
+            write(b"", name.encode(), text)
 consumer.close()

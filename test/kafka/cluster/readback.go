@@ -22,12 +22,21 @@ type Record struct {
 	Partition  int32
 	Offset     int64
 	Key, Value []byte // nil: null
+	Headers    []Header
+}
+
+// Header is one of a record.
+type Header struct {
+	Key   string
+	Value []byte // nil: null
 }
 
 // ReadOptions say how ReadBack reads. The zero value reads by the direct door, everything.
 type ReadOptions struct {
 	// Committed leaves out what open or aborted transactions wrote.
 	Committed bool
+	// Headers reads them too.
+	Headers bool
 	// User comes in as a worker, as that user of Security.Users, or as nobody where it is "-".
 	User string
 }
@@ -39,14 +48,14 @@ func (c *Cluster) ReadBack(ctx context.Context, topic string, o ReadOptions) ([]
 	defer cancel()
 	settings := c.clientSettings(o)
 	var cmd *exec.Cmd
-	if kcat, err := exec.LookPath("kcat"); err == nil && settings["sasl.mechanism"] == "" {
+	if kcat, err := exec.LookPath("kcat"); err == nil && settings["sasl.mechanism"] == "" && !o.Headers {
 		cmd = kcatReader(ctx, kcat, topic, settings)
 	} else {
 		python, err := pythonClient()
 		if err != nil {
 			return nil, err
 		}
-		cmd = exec.CommandContext(ctx, python, "-c", readProgram, topic, settings.String())
+		cmd = exec.CommandContext(ctx, python, "-c", readProgram, topic, settings.String(), strconv.FormatBool(o.Headers))
 	}
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -89,7 +98,8 @@ func kcatReader(ctx context.Context, kcat, topic string, settings properties) *e
 }
 
 // readProgram prints like the format above: a line with partition, offset, and the lengths of key and value, -1 for
-// null; then both, and the end of a line.
+// null; then both, and the end of a line. Where headers are asked for, the line has their number too, and each follows
+// in the same way, with the lengths of its name and its value.
 //
 //go:embed read.py
 var readProgram string
@@ -129,27 +139,49 @@ var pythonClient = sync.OnceValues(func() (string, error) {
 func parseRecords(text []byte) ([]Record, error) {
 	var records []Record
 	for len(text) > 0 {
-		line, rest, ok := bytes.Cut(text, []byte("\n"))
-		var n [4]int64
-		fields := strings.Fields(string(line))
-		if !ok || len(fields) != len(n) {
-			return nil, fmt.Errorf("reading record %d: the line is %q", len(records), line)
+		var r Record
+		var n []int64
+		var err error
+		if n, r.Key, r.Value, text, err = cutEntry(text); err == nil && (len(n) < 2 || len(n) > 3) {
+			err = fmt.Errorf("the line has %d numbers more than those of an entry, want 2 or 3", len(n))
 		}
-		for i, f := range fields {
-			var err error
-			if n[i], err = strconv.ParseInt(f, 10, 64); err != nil {
-				return nil, fmt.Errorf("reading record %d: %w", len(records), err)
-			}
+		for i := int64(0); err == nil && len(n) == 3 && i < n[2]; i++ {
+			var name []byte
+			var h Header
+			_, name, h.Value, text, err = cutEntry(text)
+			h.Key = string(name)
+			r.Headers = append(r.Headers, h)
 		}
-		r := Record{Partition: int32(n[0]), Offset: n[1]}
-		if int64(len(rest)) < max(n[2], 0)+max(n[3], 0)+1 {
-			return nil, fmt.Errorf("reading record %d: it is cut off", len(records))
+		if err != nil {
+			return nil, fmt.Errorf("reading record %d: %w", len(records), err)
 		}
-		r.Key, rest = cutField(rest, n[2])
-		r.Value, rest = cutField(rest, n[3])
-		records, text = append(records, r), rest[1:]
+		r.Partition, r.Offset = int32(n[0]), n[1]
+		records = append(records, r)
 	}
 	return records, nil
+}
+
+// cutEntry cuts a line of numbers off text, of which the last two are lengths, and the two fields that follow it. It
+// returns the other numbers.
+func cutEntry(text []byte) (numbers []int64, first, second, rest []byte, err error) {
+	line, rest, ok := bytes.Cut(text, []byte("\n"))
+	for _, f := range strings.Fields(string(line)) {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return nil, nil, nil, nil, err
+		}
+		numbers = append(numbers, n)
+	}
+	at := len(numbers) - 2
+	if !ok || at < 0 {
+		return nil, nil, nil, nil, fmt.Errorf("the line is %q", line)
+	}
+	if int64(len(rest)) < max(numbers[at], 0)+max(numbers[at+1], 0)+1 {
+		return nil, nil, nil, nil, errors.New("it is cut off")
+	}
+	first, rest = cutField(rest, numbers[at])
+	second, rest = cutField(rest, numbers[at+1])
+	return numbers[:at], first, second, rest[1:], nil
 }
 
 // cutField cuts a field of n bytes off text; -1 is null.

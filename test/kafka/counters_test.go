@@ -1,0 +1,116 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/a0c75104/enricher/test/internal/job"
+)
+
+// told is what a worker has counted.
+type told struct {
+	Read, Emitted, Dropped, Errors, Outputs, Unfinished float64
+
+	over, commits, tried float64
+	exact                bool // to its end; else at least so much
+	back                 bool // it went back after a failure of the sink, and may not know what was written before
+	assigned             int  // how often it got a partition
+}
+
+// toldBy returns what w says now, what it said when it ended in good order, or what was seen of it last before it was
+// killed.
+func toldBy(w *worker) told {
+	last := w.watch.Last()
+	t := told{Read: last.Read, Emitted: last.Emitted, Errors: last.Errors, Outputs: last.Outputs}
+	for line := range strings.Lines(w.Log()) {
+		t.back = t.back || strings.Contains(line, `"msg":"sink failed: going back`)
+		if strings.Contains(line, `"msg":"partition assigned"`) {
+			t.assigned++
+		}
+		if strings.Contains(line, `"msg":"ended"`) && json.Unmarshal([]byte(line), &t) == nil {
+			t.exact = true
+		}
+	}
+	t.over, t.commits, t.tried = last.Over, last.Commits, last.Tried
+	if !w.Running() {
+		return t
+	}
+	m := w.Metrics()
+	events := m.ByLabel("enricher_events_total", "outcome")
+	t.exact = true
+	t.Read, t.over = m.Value("enricher_events_read_total"), m.Value("enricher_source_passed_over_total")
+	t.Emitted, t.Dropped, t.Errors = events["emitted"], events["dropped"], m.Value("enricher_errors_total")
+	t.Outputs = m.Value("enricher_outputs_total")
+	t.commits, t.tried = m.Value("enricher_commits_total", "outcome=ok"), m.Value("enricher_commits_total")
+	return t
+}
+
+// checkAgreement compares what the workers have counted to what the broker has:
+//
+//   - outputs of each worker that runs or has ended in good order, with nothing unfinished and no going back;
+//   - the events read, which are those of the input and what was read again, and what each has an outcome of;
+//   - error events, and commits.
+//
+// Of a worker that was killed what was seen last is a lower bound, and so are the commits of one that has ended: the sums
+// are held to no more than the broker has then, and to exactly so much where none is of that kind.
+func (u *suite) checkAgreement(b books) {
+	u.t.Helper()
+	by := job.ByOwner(b.outputs)
+	sum, exact, running, back := told{}, true, true, false
+	for _, w := range u.workers {
+		t := toldBy(w)
+		made := float64(len(by[w.Name]))
+		whole := t.exact && t.Unfinished == 0 && !t.back
+		if t.Outputs > made || whole && t.Outputs != made {
+			u.t.Errorf("%s has counted %.0f outputs, and the broker has %.0f of it", w.Name, t.Outputs, made)
+		}
+		if outcomes := t.Emitted + t.Dropped + t.Errors; t.exact && t.Read < outcomes {
+			u.t.Errorf("%s has counted %.0f events as read and %.0f that have an outcome", w.Name, t.Read, outcomes)
+		}
+		sum.Read += t.Read + t.over
+		sum.Errors += t.Errors
+		sum.commits += t.commits
+		sum.tried += t.tried
+		sum.assigned += t.assigned
+		exact, running, back = exact && t.exact, running && w.Running(), back || t.back
+	}
+	there := float64(len(u.events) - len(u.gone))
+	once := sum.assigned == u.setup.partitions && !back // each partition was read by one worker from its start to its end
+	if exact && (sum.Read < there || once && sum.Read != there) {
+		u.t.Errorf("the workers have counted %.0f events as read, and the input had %.0f", sum.Read, there)
+	}
+	if failed := float64(b.failed); sum.Errors > failed || exact && sum.Errors != failed {
+		u.t.Errorf("the workers have counted %.0f error events, and the broker has %.0f", sum.Errors, failed)
+	}
+	records, commits := u.commits()
+	const start = 1 // where each partition begins is committed before any is read, and is no commit of what was finished
+	if sum.commits > float64(records) || running && sum.tried+start < float64(commits) {
+		u.t.Errorf("the workers have counted %.0f commits, %.0f with those that failed, and the broker has %d, with that of the start, of %d offsets",
+			sum.commits, sum.tried, commits, records)
+	}
+}
+
+// commits returns how many offsets of the input were committed for the group, and by how many commits at least: those of
+// one commit have the same time.
+func (u *suite) commits() (offsets, commits int) {
+	u.t.Helper()
+	times := map[int64]bool{}
+	job.EachRecord(u.t, u.c.Admin, u.c.Direct(), "__consumer_offsets", func(r *kgo.Record) {
+		key, value := kmsg.NewOffsetCommitKey(), kmsg.NewOffsetCommitValue()
+		if len(r.Key) < 2 || r.Key[0] != 0 || r.Key[1] > 1 || r.Value == nil { // other versions are of the group itself
+			return
+		}
+		must(u.t, key.ReadFrom(r.Key))
+		must(u.t, value.ReadFrom(r.Value))
+		if key.Group == u.group && key.Topic == u.input {
+			offsets++
+			times[value.CommitTimestamp] = true
+		}
+	})
+	return offsets, len(times)
+}
