@@ -98,6 +98,7 @@ var wallClock = map[string]string{
 	"streammanager/repartition.go": "carries the time of an event over the repartition topic",
 	"streammanager/errorevent.go":  "writes the time of an event and of its failure",
 	"streammanager/reader.go":      "notes the time of a record",
+	"streammanager/unwrap.go":      "reads back the time of an event",
 	"streammanager/lag.go":         "tells the age of an event",
 	"streammanager/supervisor.go":  "writes when the next start is",
 	"kafka/moment.go":              "tells the times of records that start and until name",

@@ -51,6 +51,7 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 			s.cl.PauseFetchPartitions(one(tp))
 		}
 	}
+	s.wakeBounded()
 	return at, nil
 }
 

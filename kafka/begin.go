@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
@@ -51,6 +52,9 @@ func (s *Source) lookUp(ctx context.Context, topic string) (progress, error) {
 	committed, err := s.adm.FetchOffsets(kadm.RequireStable(ctx), s.cfg.Group)
 	if err == nil {
 		err = committed.Error()
+	}
+	if errors.Is(err, kerr.GroupIDNotFound) { // it has committed nothing
+		committed, err = nil, nil
 	}
 	if err != nil {
 		return progress{}, fmt.Errorf("fetching the committed offsets of topic %q: %w", topic, err)
@@ -132,6 +136,7 @@ func (s *Source) count(topic string, found map[int32]beginning) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts[topic] = len(found)
+	s.cfg.Anew.begun(topic)
 }
 
 // take copies from found where parts begin.

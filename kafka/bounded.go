@@ -47,11 +47,8 @@ func (s *Source) resolve(ctx context.Context, topic string, m moment) (map[int32
 // read, the owner of partition 0 fixes both for all partitions at once and commits them; anybody else gets nil
 // and asks again. A partition that was added since is no part of it.
 func (s *Source) settleRange(ctx context.Context, topic string, found progress) (map[int32]beginning, error) {
-	begun := len(found.parts) > 0
-	for _, b := range found.parts {
-		begun = begun && b.meta.span.of == s.reading
-	}
-	if begun {
+	again := s.begins(found.parts) && s.cfg.Anew.wanted(topic, found.parts)
+	if s.begins(found.parts) && !again {
 		if err := s.leaveOut(ctx, topic, found); err != nil {
 			return nil, err
 		}
@@ -75,7 +72,7 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 	changed := map[streammanager.TopicPartition]beginning{}
 	for p := range from {
 		b, ok := found.parts[p]
-		if ok && b.meta.span.of == s.reading {
+		if ok && b.meta.span.of == s.reading && !again {
 			continue
 		}
 		if !ok {
@@ -83,6 +80,9 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 			b.anew = true
 		}
 		b.meta.span = span{s.reading, from[p], max(until[p], from[p])}
+		if again {
+			b.meta.span.until = max(b.meta.span.until, b.Offset)
+		}
 		found.parts[p] = b
 		changed[streammanager.TopicPartition{Topic: topic, Partition: p}] = b
 	}
@@ -99,6 +99,16 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 	s.t.log.Info("kafka: bounded read begun", "topic", topic, "partitions", len(found.parts), "start", s.cfg.Start, "until", s.cfg.Until, "offsets", leftOf(found.parts))
 	s.warnRetention(ctx, topic, from)
 	return found.parts, nil
+}
+
+// begins reports whether the group has begun this very read.
+func (s *Source) begins(parts map[int32]beginning) bool {
+	for _, b := range parts {
+		if b.meta.span.of != s.reading {
+			return false
+		}
+	}
+	return len(parts) > 0
 }
 
 // leftOf counts the offsets that are still to be read.

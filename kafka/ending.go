@@ -49,7 +49,7 @@ func (s *Source) meetMoved(limit int) {
 func (s *Source) over(ctx context.Context) (over, wait bool) {
 	e := &s.poll.ending
 	s.mu.Lock()
-	open, ended := len(s.owned) > len(s.held), map[string]int{}
+	open, coming, ended := false, len(s.owned) > len(s.held), map[string]int{}
 	for tp, h := range s.held {
 		open = open || !h.ended && !s.isThrough(tp.Topic)
 		ended[tp.Topic]++
@@ -63,6 +63,8 @@ func (s *Source) over(ctx context.Context) (over, wait bool) {
 	case open:
 		e.open = true
 		return false, false
+	case coming: // perhaps with nothing to read, which would wake nobody
+		return false, true
 	case alone: // nobody else has any
 	case time.Since(e.asked) < askGroupAgain:
 		return false, true
@@ -89,7 +91,9 @@ func (s *Source) sayOver() {
 		return
 	}
 	e.said = true
+	s.ended.Store(true)
 	switch {
+	case s.cfg.Anew != nil: // whoever asks for that again and again says it
 	case e.open:
 		s.t.log.Info("kafka: all is read up to the end", "until", s.cfg.Until)
 	case s.begun.Load():
@@ -97,6 +101,15 @@ func (s *Source) sayOver() {
 	default:
 		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use another group, to go on change until",
 			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
+	}
+}
+
+// wakeBounded has Poll look whether there is anything to read at all.
+func (s *Source) wakeBounded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bounded() && s.wake != nil {
+		s.wake()
 	}
 }
 
@@ -117,12 +130,13 @@ func (s *Source) groupIsDone(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for _, b := range found.parts {
-			if b.meta.span.of != s.reading || b.Offset < b.meta.span.until {
-				return false, nil
-			}
-		}
-		if len(found.parts) == 0 {
+		switch {
+		case !s.begins(found.parts):
+			return false, nil
+		case !read(found.parts):
+			s.cfg.Anew.begun(topic) // this worker takes part in it, though it may have no partition
+			return false, nil
+		case s.cfg.Anew.wanted(topic, found.parts): // it will begin once more when the partitions are shared out
 			return false, nil
 		}
 	}

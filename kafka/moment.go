@@ -35,6 +35,19 @@ func parseMoment(text string) (moment, error) {
 	return moment{}, fmt.Errorf("%q is neither %s nor %s, nor a time as 2026-01-31T08:00:00Z, as milliseconds since 1970, or as an age such as -24h", text, Earliest, Latest)
 }
 
+// ParseTime reads a time as start and until take it: RFC 3339, milliseconds since 1970, or an age such as -24h, which
+// is seen from now. name is the same for times that are the same, and begins with a minus for an age.
+func ParseTime(text string, now time.Time) (at time.Time, name string, err error) {
+	m, err := parseMoment(text)
+	switch {
+	case err != nil || m.word != "":
+		return at, "", fmt.Errorf("%q is no time as 2026-01-31T08:00:00Z, as milliseconds since 1970, or as an age such as -24h", text)
+	case m.time(now).After(now):
+		return at, "", fmt.Errorf("%s lies in the future", text)
+	}
+	return m.time(now), m.String(), nil
+}
+
 // String is the same for moments that are the same.
 func (m moment) String() string {
 	switch {

@@ -36,7 +36,9 @@ type SourceConfig struct {
 	Until string
 	// Force leaves a committed offset that does not lie between Start and Until, and begins at Start. Without it, it is
 	// an error.
-	Force      bool
+	Force bool
+	// Anew has a read that came to its end begin once more, to the end as it is then. nil: the end stays.
+	Anew       *Anew
 	OutOfRange string // where to go on when the offset is gone: Earliest (the default), Latest or Fail
 
 	// Repartition, if set, is the topic through which events go; see streammanager.Builder.
@@ -95,6 +97,7 @@ type Source struct {
 	skipped  atomic.Int64
 	room     atomic.Int64 // bytes of metadata that brokers take beside an offset
 	begun    atomic.Bool  // this worker has fixed the ends of a bounded read
+	ended    atomic.Bool  // a bounded read has come to its end
 	poll     poll         // belongs to Poll
 }
 

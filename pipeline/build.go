@@ -41,7 +41,8 @@ type Deps struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 
-	again *again // what functions have registered, where the pipeline may be made again
+	again  *again  // what functions have registered, where the pipeline may be made again
+	replay *Replay // reads error events in place of the source
 }
 
 // epoch is the time of an event that stands for none.
@@ -92,6 +93,16 @@ func (p *Pipeline) Build(deps Deps) (*streammanager.Stream, func() error, error)
 	if p.unset {
 		return nil, nil, errors.New("building the pipeline: it was loaded although variables are not set")
 	}
+	a := p.assembly(deps)
+	s, err := a.stream()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("building pipeline %q: %w", p.cfg.Name, err), a.close())
+	}
+	return s, a.close, nil
+}
+
+// assembly begins to make a stream.
+func (p *Pipeline) assembly(deps Deps) *assembly {
 	if deps.Logger == nil {
 		deps.Logger = slog.Default()
 	}
@@ -103,11 +114,7 @@ func (p *Pipeline) Build(deps Deps) (*streammanager.Stream, func() error, error)
 		a.deps.Embedded = &Embedded{}
 		a.closers = append(a.closers, func(context.Context) error { return a.deps.Embedded.Close() })
 	}
-	s, err := a.stream()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("building pipeline %q: %w", p.cfg.Name, err), a.close())
-	}
-	return s, a.close, nil
+	return a
 }
 
 // close frees what was opened, the last first.
@@ -146,6 +153,9 @@ func (a *assembly) streamOf(steps []streammanager.Step) (*streammanager.Stream, 
 	if err := a.ends(b); err != nil {
 		return nil, err
 	}
+	if r := a.deps.replay; r != nil {
+		b.Unwrap(r.open)
+	}
 	a.choose(b)
 	b.Process(steps...)
 	if a.reads {
@@ -169,8 +179,8 @@ func (a *assembly) ends(b *streammanager.Builder) error {
 	if err != nil {
 		return fmt.Errorf("making the sink: %w", err)
 	}
-	b.From(src).To(dst)
-	if r := a.p.cfg.Repartition; r != nil {
+	b.From(a.replayed(src)).To(dst)
+	if r := a.through(); r != nil {
 		between, err := a.repartitionSink()
 		if err != nil {
 			return fmt.Errorf("making the sink of the repartition topic: %w", err)
@@ -198,7 +208,7 @@ func (a *assembly) errorFormat() streammanager.ErrorFormat {
 }
 
 func (a *assembly) source() (streammanager.Source, error) {
-	if k := a.p.cfg.Source.Kafka; k != nil {
+	if k := a.p.cfg.Source.Kafka; k != nil || a.deps.replay != nil {
 		return a.kafkaSource(k)
 	}
 	return file.NewSource(a.fileSource())

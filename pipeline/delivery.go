@@ -179,6 +179,9 @@ func (a *assembly) transaction(b *streammanager.Builder) error {
 		return err
 	}
 	tx := kafka.TransactionConfig{ID: cfg.transactionalID(), Source: src}
+	if r := a.deps.replay; r != nil {
+		tx.ID += r.suffix // or it would take the transactions of the job's own worker away
+	}
 	sinks := []*kafkaSink{cfg.Sink.Kafka}
 	if e := cfg.ErrorSink; e != nil {
 		sinks = append(sinks, e.Kafka)
@@ -190,7 +193,7 @@ func (a *assembly) transaction(b *streammanager.Builder) error {
 		}
 		tx.Sinks = append(tx.Sinks, &c)
 	}
-	if cfg.Repartition != nil {
+	if a.through() != nil {
 		c, err := a.repartitionSinkConfig()
 		if err != nil {
 			return err
@@ -202,8 +205,8 @@ func (a *assembly) transaction(b *streammanager.Builder) error {
 	if err != nil {
 		return err
 	}
-	b.From(t.Source()).To(t.Sink(0))
-	if r := cfg.Repartition; r != nil {
+	b.From(a.replayed(t.Source())).To(t.Sink(0))
+	if r := a.through(); r != nil {
 		b.Repartition(r.Topic, t.Sink(len(tx.Sinks)-1))
 	}
 	if cfg.ErrorSink != nil {

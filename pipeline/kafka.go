@@ -90,7 +90,11 @@ func (a *assembly) kafkaSource(k *kafkaSource) (streammanager.Source, error) {
 	return kafka.NewSource(cfg, a.log)
 }
 
+// kafkaSourceConfig says what is read: k, which may be nil in a replay.
 func (a *assembly) kafkaSourceConfig(k *kafkaSource) (kafka.SourceConfig, error) {
+	if r := a.deps.replay; r != nil {
+		return r.sourceConfig(a)
+	}
 	conn, err := a.kafkaConnection(k.connection, kafka.SourceSide)
 	if err != nil {
 		return kafka.SourceConfig{}, err

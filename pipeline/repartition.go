@@ -27,6 +27,15 @@ func (a *assembly) repartitionSink() (streammanager.Sink, error) {
 	return kafka.NewSink(cfg, a.log)
 }
 
+// through is the way through a topic, nil where there is none. A replay goes without: it reads the error topic
+// with few workers, and its events would mix in the topic with those of the job, whose group reads them.
+func (a *assembly) through() *repartition {
+	if a.deps.replay != nil {
+		return nil
+	}
+	return a.p.cfg.Repartition
+}
+
 // repartition finds what a way through a topic cannot be with.
 func (c *checker) repartition() {
 	r, src := c.cfg.Repartition, c.cfg.Source.Kafka

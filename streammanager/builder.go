@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,6 +118,7 @@ type parts struct {
 	window      window.Config
 	paths       *event.Paths
 	through     repartition
+	unwrap      func(ctx context.Context, rec *Record) (inner Record, keep bool)
 }
 
 // Builder gathers the parts of a stream; Build checks them all.
@@ -173,7 +175,7 @@ func (b *Builder) ErrorsTo(s Sink, format ErrorFormat) *Builder {
 // Build checks everything and returns the stream, or all that is wrong with it.
 func (b *Builder) Build() (*Stream, error) {
 	cfg := withDefaults(b.cfg)
-	problems := append(append(checkConfig(cfg), b.check()...), b.checkRepartition()...)
+	problems := slices.Concat(checkConfig(cfg), b.check(), b.checkRepartition(), b.checkUnwrap())
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

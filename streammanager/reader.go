@@ -193,7 +193,14 @@ func (r *reader) item(ctx context.Context, part *partition, rec *Record) readIte
 		return it
 	}
 	origin, key, foreign := *rec, Key{}, error(nil)
-	if part.hop == secondHop {
+	switch {
+	case r.s.unwrap != nil:
+		var ours bool
+		if origin, ours, foreign = r.s.opened(ctx, rec); !ours && foreign == nil {
+			it.marker = true // nothing that was read
+			return it
+		}
+	case part.hop == secondHop:
 		origin, key, foreign = inward(rec)
 		it.time = origin.Timestamp.UnixMilli() // how far behind the job is, over both hops
 	}
@@ -202,8 +209,10 @@ func (r *reader) item(ctx context.Context, part *partition, rec *Record) readIte
 	u := &unit{ev: ev, part: part, offset: rec.Offset, size: size, input: size, readAt: time.Now()}
 	keep, name, err := true, "", error(nil)
 	switch {
-	case foreign != nil:
+	case foreign != nil && part.hop == secondHop:
 		name, err = "repartition", event.Reject(event.InvalidEvent, foreign)
+	case foreign != nil:
+		name, err = "source", foreign
 	case part.hop == secondHop:
 		name, err = r.s.findOrigin(ctx, u, key)
 	default:

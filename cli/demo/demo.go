@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/a0c75104/enricher/cli/progress"
 	"github.com/a0c75104/enricher/pipeline"
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -75,7 +76,7 @@ func (d *demo) prepare() error {
 }
 
 func (d *demo) run(ctx context.Context) error {
-	fmt.Fprintf(d.cfg.Status, "Writing %s events to a broker inside this process ...\n", grouped(int64(d.cfg.Events)))
+	fmt.Fprintf(d.cfg.Status, "Writing %s events to a broker inside this process ...\n", progress.Grouped(int64(d.cfg.Events)))
 	if err := d.write(ctx); err != nil {
 		return err
 	}
@@ -141,8 +142,8 @@ func (d *demo) enrich(ctx context.Context, registry *prometheus.Registry) (s str
 
 // watch shows the progress until the stream has ended; done is called once all events are finished.
 func (d *demo) watch(stream *streammanager.Stream, ended <-chan error, done func()) error {
-	bar := newProgress(d.cfg.Status, int64(d.cfg.Events))
-	defer bar.clear()
+	bar := progress.New(d.cfg.Status, "events", 0)
+	defer bar.Clear()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for finished := false; ; {
@@ -152,7 +153,7 @@ func (d *demo) watch(stream *streammanager.Stream, ended <-chan error, done func
 		case <-tick.C:
 			s := stream.Status()
 			n := s.Emitted + s.Dropped + s.Errors
-			bar.show(n)
+			bar.Show(n, int64(d.cfg.Events))
 			if n >= int64(d.cfg.Events) && !finished {
 				finished = true
 				done()

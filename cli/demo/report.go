@@ -8,13 +8,13 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/a0c75104/enricher/cli/progress"
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -27,14 +27,14 @@ func writeReport(w io.Writer, s streammanager.Status, took time.Duration, metric
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	row := func(name, value string) { fmt.Fprintf(t, "%s\t%s\t\n", name, value) }
-	row("events in", grouped(s.Read))
-	row("emitted", grouped(s.Emitted))
-	row("dropped", grouped(s.Dropped))
-	row("error events", grouped(s.Errors))
+	row("events in", progress.Grouped(s.Read))
+	row("emitted", progress.Grouped(s.Emitted))
+	row("dropped", progress.Grouped(s.Dropped))
+	row("error events", progress.Grouped(s.Errors))
 	for _, typ := range slices.Sorted(maps.Keys(s.ErrorsByType)) {
-		row("of type "+string(typ), grouped(s.ErrorsByType[event.Type(typ)]))
+		row("of type "+string(typ), progress.Grouped(s.ErrorsByType[event.Type(typ)]))
 	}
-	row("events per second", grouped(int64(float64(s.Read)/took.Seconds())))
+	row("events per second", progress.Grouped(int64(float64(s.Read)/took.Seconds())))
 	row("batch latency p50", quantile(latency, 0.50))
 	row("batch latency p99", quantile(latency, 0.99))
 	if err := t.Flush(); err != nil {
@@ -48,15 +48,6 @@ func writeReport(w io.Writer, s streammanager.Status, took time.Duration, metric
 		return fmt.Errorf("writing the table: %w", err)
 	}
 	return nil
-}
-
-// grouped writes a count with commas between thousands.
-func grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }
 
 func histogramOf(metrics prometheus.Gatherer, name string) (*dto.Histogram, error) {

@@ -58,6 +58,15 @@ func compile(src string, q *gojq.Query) (*Expr, error) {
 // String returns the expression as it was written.
 func (e *Expr) String() string { return e.src }
 
+// Normal returns the expression in one spelling: without comments, and with blanks only where they belong.
+func (e *Expr) Normal() string {
+	q, err := gojq.Parse(e.src)
+	if err != nil {
+		return e.src // it was compiled from a query that is not its text
+	}
+	return q.String()
+}
+
 // Paths returns the plain paths that the expression reads from the value; "." stands for all of it.
 func (e *Expr) Paths() []event.Path { return slices.Clone(e.paths) }
 
