@@ -49,3 +49,22 @@ func TotalTimeout(p *Pipeline, n int) time.Duration {
 
 // TransactionalID is the name of p's transactions.
 func TransactionalID(p *Pipeline) string { return p.cfg.transactionalID() }
+
+// Judge names what a replay makes of a record, and gives the event in it.
+func (r *Replay) Judge(rec *streammanager.Record) (streammanager.Record, string, error) {
+	e, v, err := r.choice.judge(context.Background(), rec)
+	return e.Origin, [...]string{"chosen", "passed", "of others", "cut", "foreign", "unanswered"}[v], err
+}
+
+// ErrorRecord makes the record of an error event, as the stream does.
+func ErrorRecord(f *streammanager.Failure, platform bool) (streammanager.Record, error) {
+	format := streammanager.ErrorFormat(streammanager.RecordFormat)
+	if platform {
+		format = platformFormat("errors")
+	}
+	ev, err := format(f)
+	if err != nil {
+		return streammanager.Record{}, err
+	}
+	return streammanager.Record{Topic: "e", Key: ev.Key(), Value: ev.Value(), Headers: ev.Headers(), Timestamp: ev.Timestamp()}, nil
+}
