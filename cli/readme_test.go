@@ -116,6 +116,12 @@ func (r *reader) follow(blocks []block) {
 			r.session(b.text, "")
 		case b.language == "console":
 			r.console(b.text)
+		case b.language == "yaml": // a part of a file: it is valid in one
+			write(r.t, r.dir, "part.yaml", b.text)
+			cmd := r.sh("enricher validate --allow-unset --overlay part.yaml enricher/examples/page-content.yaml")
+			if said, err := cmd.CombinedOutput(); err != nil {
+				r.t.Errorf("%s\nis not valid in a pipeline file: %v\n%s", b.text, err, said)
+			}
 		default:
 			r.t.Fatalf("a block of %s has no name:\n%s", b.language, b.text)
 		}
@@ -283,7 +289,7 @@ func followOperations(t *testing.T, bin string) {
 	r := newReader(t, bin, "KAFKA_USER=me")
 	write(t, r.dir, "kafka.password", "open sesame\n")
 	write(t, r.dir, "ca.pem", authority(t))
-	r.follow(blocksOf(t, "../docs/operations.md", map[string]int{"yaml": 5, "console": 2}))
+	r.follow(blocksOf(t, "../docs/operations.md", map[string]int{"yaml": 8, "console": 2}))
 	said := output(t, r.sh("enricher validate secure.yaml feed.yaml job.yaml errors.yaml failing.yaml"))
 	if strings.Count(said, ": ok; ") != 5 {
 		t.Errorf("validate says\n%s", said)
