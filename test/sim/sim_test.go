@@ -35,6 +35,13 @@ func TestSeeds(t *testing.T) {
 				report(t, seed, got)
 			})
 		})
+		if seed%betweenEvery != 0 {
+			continue
+		}
+		t.Run(fmt.Sprintf("between=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { report(t, seed, sim.RunBetween(seed)) })
+		})
 	}
 }
 
@@ -47,6 +54,9 @@ func TestSeedsExactlyOnce(t *testing.T) {
 		})
 	}
 }
+
+// betweenEvery is which of the seeds are also those of workers before a repartition topic.
+const betweenEvery = 3
 
 func report(t *testing.T, seed uint64, got sim.Result) {
 	if len(got.Broken) == 0 {
