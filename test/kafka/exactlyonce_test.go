@@ -3,10 +3,11 @@
 package kafka_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // once are the overrides of a worker that works in transactions under the name instance.
@@ -46,8 +47,41 @@ func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
 			continue
 		}
 		u.crash(pair[i])
-		pair[i] = u.start(once(fmt.Sprint("ab"[i : i+1]))...)
+		pair[i] = u.start(once("ab"[i : i+1])...)
 	}
 	u.progress(200)
 	u.checkOnce()
+}
+
+// The same through a repartition topic, which both hops reach in transactions.
+func TestExactlyOnceHoldsOverARepartitionTopic(t *testing.T) {
+	u := newSuite(t, shared.one(t), setup{file: repartitionFile})
+	random := rand.New(rand.NewPCG(5, 6))
+	u.begin()
+	pair := []*worker{u.start(once("a")...), u.start(once("b")...)}
+	for range rounds(2, 15) {
+		u.rounds++
+		i := random.IntN(2)
+		u.working(pair[i])
+		pause(t, time.Duration(random.IntN(400))*time.Millisecond)
+		u.crash(pair[i])
+		pair[i] = u.start(once("ab"[i : i+1])...)
+	}
+	u.progress(200)
+	u.settle()
+	waitFor(t, "the topic in between is committed to its end", func() bool {
+		idle, err := job.Idle(t.Context(), u.c.Admin, u.group, u.between())
+		must(t, err)
+		return idle
+	})
+	b := u.read()
+	if b.Lost > 0 || b.Repeated > 0 || b.Disordered > 0 || b.Moved > 0 || b.failed > 0 || b.Outputs == 0 {
+		t.Errorf("delivered %v and %d error events, want each event once", b.Delivery, b.failed)
+	}
+	u.checkCommits()
+	report.add(line{
+		suite: t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, disordered: b.Disordered,
+		errors: b.failed, stall: u.api.LongestStall(), took: time.Since(u.began),
+	})
+	t.Logf("rounds=%d events=%d %v errors=%d", u.rounds, len(u.events), b.Delivery, b.failed)
 }
