@@ -1,0 +1,171 @@
+package kafka_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
+// anew reads to the end as it is, whenever a comes new.
+func anew(a *kafka.Anew) func(*kafka.SourceConfig) {
+	return func(cfg *kafka.SourceConfig) { cfg.Until, cfg.Anew = kafka.Latest, a }
+}
+
+func TestAReadThatCameToItsEndBeginsOnceMoreFromThere(t *testing.T) {
+	c, cl, _ := fake(t, 2)
+	write(t, cl, "in", 0, 0, 3)
+	var first kafka.Anew
+	r := open(t, c, anew(&first))
+	if got := toTheEnd(t, r); got != "0 1 2" {
+		t.Fatalf("read %q", got)
+	}
+	if !r.src.Over() || r.src.Left() != 0 {
+		t.Errorf("at the end: over %v, %d left", r.src.Over(), r.src.Left())
+	}
+	r.src.Close(context.Background())
+	write(t, cl, "in", 0, 3, 2)
+	write(t, cl, "in", 1, 7, 1)
+
+	// What is made again after a failure has the end that it had.
+	again := open(t, c, anew(&first))
+	if got := toTheEnd(t, again); got != "" {
+		t.Errorf("a source made again read %q", got)
+	}
+	again.src.Close(context.Background())
+
+	var second kafka.Anew
+	next := open(t, c, anew(&second))
+	next.untilHeld(t, 2)
+	if n := next.src.Left(); n != 3 {
+		t.Errorf("%d offsets are left, want 3", n)
+	}
+	write(t, cl, "in", 1, 8, 1) // too late
+	if got := toTheEnd(t, next); got != "3 4 7" && got != "7 3 4" {
+		t.Errorf("the second read read %q", got)
+	}
+	if n := next.log.count("use another group"); n > 0 {
+		t.Errorf("it tells to use another group: %s", next.log.text.String())
+	}
+}
+
+func TestAReadThatWasInterruptedKeepsItsEndAlsoAnew(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	write(t, cl, "in", 0, 0, 4)
+	r := open(t, c, anew(new(kafka.Anew)))
+	r.untilHeld(t, 1)
+	if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 2})); err != nil {
+		t.Fatal(err)
+	}
+	r.src.Close(context.Background())
+	write(t, cl, "in", 0, 4, 2)
+	if got := toTheEnd(t, open(t, c, anew(new(kafka.Anew)))); got != "2 3" {
+		t.Errorf("it went on with %q, want what was there when it began", got)
+	}
+}
+
+// A worker without a partition takes part in the read that is under way, and must not begin another when that is over.
+func TestWorkersThatBeginTogetherHaveOneEnd(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	write(t, cl, "in", 0, 0, 3)
+	one := open(t, c, anew(new(kafka.Anew)))
+	one.untilHeld(t, 1)
+	two := open(t, c, anew(new(kafka.Anew)))
+	look, looked := context.WithTimeout(t.Context(), time.Second)
+	defer looked()
+	if got, err := two.src.Poll(look, 1); err == nil {
+		t.Fatalf("the second read %+v", got)
+	}
+	read := make(chan string, 1)
+	go func() { read <- toTheEnd(t, two) }()
+	write(t, cl, "in", 0, 3, 2)
+	got := toTheEnd(t, one)
+	one.src.Close(context.Background())
+	if other := <-read; strings.TrimSpace(got+" "+other) != "0 1 2" {
+		t.Errorf("the two read %q and %q, want together what was there at the start", got, other)
+	}
+}
+
+func scan(t *testing.T, c *kfake.Cluster, change ...func(*kafka.SourceConfig)) string {
+	t.Helper()
+	cfg := kafka.SourceConfig{Connection: kafka.Connection{Brokers: c.ListenAddrs(), Options: quick}, Topics: []string{"in"}, Group: "g"}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := kafka.NewSource(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []string
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Scan(ctx, func(r *streammanager.Record) {
+		if !r.Marker {
+			values = append(values, string(r.Value))
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(values, " ")
+}
+
+func TestAScanGivesWhatARunWouldReadAndCommitsNothing(t *testing.T) {
+	c, cl, adm := fake(t, 1)
+	write(t, cl, "in", 0, 0, 4)
+	for range 2 {
+		if got := scan(t, c, anew(new(kafka.Anew))); got != "0 1 2 3" {
+			t.Errorf("before the first run: %q", got)
+		}
+	}
+	if at, err := adm.ListGroups(t.Context()); err != nil || len(at) > 0 {
+		t.Errorf("groups after the scans: %v, %v", at, err)
+	}
+	r := open(t, c, anew(new(kafka.Anew)))
+	r.untilHeld(t, 1)
+	if err := r.src.Commit(t.Context(), map[tp]streammanager.Position{{Topic: "in"}: {Offset: 1, Finished: []streammanager.Range{{From: 2, To: 3}}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.src.Close(context.Background())
+	write(t, cl, "in", 0, 4, 1)
+	if got := scan(t, c, anew(new(kafka.Anew))); got != "1 3" {
+		t.Errorf("of a run that was interrupted: %q, want what is not finished up to its end", got)
+	}
+	toTheEnd(t, open(t, c, anew(new(kafka.Anew))))
+	if got := scan(t, c, anew(new(kafka.Anew))); got != "4" {
+		t.Errorf("after a run: %q", got)
+	}
+}
+
+func TestWhatIsForgottenIsReadFromTheFirstRecord(t *testing.T) {
+	c, cl, _ := fake(t, 2)
+	write(t, cl, "in", 0, 0, 2)
+	forget := func() error {
+		s, err := kafka.NewSource(kafka.SourceConfig{
+			Connection: kafka.Connection{Brokers: c.ListenAddrs(), Options: quick}, Topics: []string{"in"}, Group: "g", Until: kafka.Latest,
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Forget(t.Context())
+	}
+	if err := forget(); err != nil {
+		t.Errorf("of a group that there is not: %v", err)
+	}
+	r := open(t, c, anew(new(kafka.Anew)))
+	toTheEnd(t, r)
+	if err := forget(); err == nil || !strings.Contains(err.Error(), "it has members: wait until they have ended") {
+		t.Errorf("of a group with members: %v", err)
+	}
+	r.src.Close(context.Background())
+	if err := forget(); err != nil {
+		t.Fatal(err)
+	}
+	if got := toTheEnd(t, open(t, c, anew(new(kafka.Anew)))); got != "0 1" {
+		t.Errorf("read %q", got)
+	}
+}
