@@ -186,3 +186,52 @@ func TestFaultsOfAReplaysFlagsAreSaid(t *testing.T) {
 		}
 	}
 }
+
+// A job may work on the error events of others, and fail.
+func TestAnEventThatIsAnErrorDocumentItselfStaysWhatItWas(t *testing.T) {
+	in := event.New(event.Position{}, nil, []byte(`{"a": 1}`), nil, time.Now())
+	first, err := pipeline.ErrorRecord(&streammanager.Failure{Input: in, Type: "timeout", Time: time.Now().Add(-time.Hour), Pipeline: "job"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, platform := range []bool{false, true} {
+		ev := event.New(event.Position{}, nil, first.Value, nil, time.Now())
+		rec, err := pipeline.ErrorRecord(&streammanager.Failure{Input: ev, Type: "timeout", Time: time.Now(), Pipeline: "job"}, platform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := mustLoad(t, chooser).Replay(pipeline.ReplayOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, verdict, err := r.Judge(&rec); verdict != "chosen" || string(got.Value) != string(first.Value) {
+			t.Errorf("platform %v: got %s %q %v, want %q", platform, verdict, got.Value, err, first.Value)
+		}
+	}
+}
+
+func TestARecordThatIsReadAgainCountsOnce(t *testing.T) {
+	r, err := mustLoad(t, chooser).Replay(pipeline.ReplayOptions{Types: []string{"timeout"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := event.New(event.Position{}, nil, []byte(`{}`), nil, time.Now())
+	for range 2 {
+		for i, typ := range []event.Type{"timeout", "not_found", "timeout"} {
+			rec, err := pipeline.ErrorRecord(&streammanager.Failure{Input: in, Type: typ, Time: time.Now(), Pipeline: "job"}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Offset = int64(i)
+			if _, keep := r.Open(&rec); keep != (typ == "timeout") {
+				t.Errorf("offset %d of type %s: kept %v", i, typ, keep)
+			}
+		}
+		if _, keep := r.Open(&streammanager.Record{Topic: "e", Offset: 3, Marker: true}); keep {
+			t.Error("a marker was taken for an event")
+		}
+	}
+	if got := r.Tally(); got.Looked != 3 || got.Chosen["timeout"] != 2 || got.PassedOver["not_found"] != 1 || got.NotReplayed != 1 {
+		t.Errorf("counted %+v", got)
+	}
+}

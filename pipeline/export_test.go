@@ -56,6 +56,11 @@ func (r *Replay) Judge(rec *streammanager.Record) (streammanager.Record, string,
 	return e.Origin, [...]string{"chosen", "passed", "of others", "cut", "foreign", "unanswered"}[v], err
 }
 
+// Open finds the event in a record, as the stream asks for it.
+func (r *Replay) Open(rec *streammanager.Record) (streammanager.Record, bool) {
+	return r.open(context.Background(), rec)
+}
+
 // ErrorRecord makes the record of an error event, as the stream does.
 func ErrorRecord(f *streammanager.Failure, platform bool) (streammanager.Record, error) {
 	format := streammanager.ErrorFormat(streammanager.RecordFormat)

@@ -47,10 +47,11 @@ func newReplayed(t *testing.T, extra string) *replayed {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(r.c.Direct()...), kgo.DefaultProduceTopic(r.p.in))
 	must(t, err)
 	defer cl.Close()
+	var all []*kgo.Record
 	for i := range replayEvents {
 		n := []byte(strconv.Itoa(i))
 		rec := cluster.Record{Key: []byte{0xff, byte(i), byte(i >> 8)}, Value: fmt.Appendf(nil, `{"n": %d, "id": 9007199254740993}`, i)}
-		rec.Headers = []cluster.Header{{Key: "n", Value: n}, {Key: "n", Value: nil}, {Key: "x", Value: []byte{0, 0xfe}}}
+		rec.Headers = []cluster.Header{{Key: "n", Value: n}, {Key: "x", Value: nil}, {Key: "x", Value: []byte{0, 0xfe}}}
 		if i%3 == 0 {
 			rec.Value = append([]byte{0xff, 0}, n...)
 		}
@@ -59,8 +60,9 @@ func newReplayed(t *testing.T, extra string) *replayed {
 		for j, h := range rec.Headers {
 			headers[j] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 		}
-		must(t, cl.ProduceSync(within(t, patience), &kgo.Record{Key: rec.Key, Value: rec.Value, Headers: headers}).FirstErr())
+		all = append(all, &kgo.Record{Key: rec.Key, Value: rec.Value, Headers: headers})
 	}
+	must(t, cl.ProduceSync(within(t, patience), all...).FirstErr())
 	if _, log, err := r.enricher(r.file(`process: [{jq: 'error("down")'}]`, "until: latest"), "run").output(); err != nil {
 		t.Fatalf("the run whose events fail: %v\n%s", err, log)
 	}
