@@ -86,7 +86,7 @@ source: {kafka: {topics: [%s]%s}}
 %s
 sink: {kafka: {topic: %s}}
 error_sink: {kafka: {topic: %s}}
-%s`, r.p.group, r.c.Connection(""), r.p.in, source, process, r.p.out, r.p.errors, r.extra), 0o600))
+%s`, r.p.group, connection(r.c, "options: {session.timeout.ms: 6000, heartbeat.interval.ms: 500}"), r.p.in, source, process, r.p.out, r.p.errors, r.extra), 0o600))
 	return file
 }
 
@@ -97,7 +97,7 @@ type invocation struct {
 }
 
 func (r *replayed) enricher(file string, args ...string) *invocation {
-	in := &invocation{cmd: exec.CommandContext(within(r.t, time.Minute), enricherBinary, append(args, file)...)}
+	in := &invocation{cmd: exec.CommandContext(within(r.t, patience), enricherBinary, append(args, file)...)}
 	in.cmd.Stdout, in.cmd.Stderr = &in.out, &in.log
 	return in
 }
@@ -222,6 +222,16 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 			}))
 			defer api.Close()
 			slow := r.file(fmt.Sprintf("process:\n  - http: {url: %s/x, allow_hosts: [127.0.0.1], into: .content}\n  - jq: del(.content)", api.URL), "")
+			beside := r.enricher(r.file("", ""), "run", "--log-level", "warn") // the job itself, under the same instance
+			worker, err := process.Start(beside.cmd)
+			must(t, err)
+			works := func() {
+				t.Helper()
+				before := sum(r.c, t, r.p.out)
+				put(t, r.c, r.p.in, 0, "{}")
+				waitFor(t, "the job beside the replays works", func() bool { return sum(r.c, t, r.p.out) > before })
+			}
+			works()
 			kills := rounds(2, 10)
 			for range kills {
 				before := sum(r.c, t, r.p.out)
@@ -243,13 +253,21 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 			if got := count(t, r.replay(slow, "--type", "expression"), "events replayed"); got != 0 {
 				t.Errorf("a run after all was replayed replays %d", got)
 			}
+			works()
+			worker.Terminate()
+			<-worker.Ended()
+			if status, _ := worker.Status(); status != 0 || beside.log.Len() > 0 {
+				t.Errorf("the job beside the replays ended with status %d and says\n%s", status, beside.log.String())
+			}
 			got := map[int]int{}
 			records, err := r.c.ReadBack(t.Context(), r.p.out, cluster.ReadOptions{Committed: true, Headers: true})
 			must(t, err)
 			for _, rec := range records {
-				n, err := strconv.Atoi(string(rec.Headers[0].Value))
-				must(t, err)
-				got[n]++
+				if len(rec.Headers) > 0 { // of the job beside it otherwise
+					n, err := strconv.Atoi(string(rec.Headers[0].Value))
+					must(t, err)
+					got[n]++
+				}
 			}
 			lost, twice := 0, 0
 			for n := range replayEvents {
