@@ -322,3 +322,16 @@ func TestAReplayCanBeginAnew(t *testing.T) {
 	r.sends(pipeline.ReplayOptions{}, "a", "b")
 	r.sends(pipeline.ReplayOptions{})
 }
+
+func TestAReplayGoesWithoutTheRepartitionTopic(t *testing.T) {
+	r := newReplaying(t, "")
+	r.write(map[string]event.Type{"a": "not_found", "b": "timeout"})
+	led, err := pipeline.Load(r.job.File(), pipeline.Options{
+		Getenv: testEnv, Specs: []functions.Spec{r.flaky.spec()}, Set: []string{"repartition.topic=job.between", "repartition.partitions=4"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.job = led
+	r.sends(pipeline.ReplayOptions{}, "a", "b") // a stream that opens records and leads them through a topic could not even be built
+}
