@@ -139,7 +139,7 @@ func (l *loop) endBy() time.Time {
 	return l.until.Add(l.stopBy.Sub(l.until) / 2)
 }
 
-// settled reports whether no transaction holds up the end of a drain. over says that the time for finishing events is up.
+// settledTransaction reports whether no transaction holds up the end of a drain. over says that the time for finishing events is up.
 func (l *loop) settledTransaction(over bool) bool {
 	tx := l.tx
 	switch {

@@ -64,7 +64,11 @@ func (s *Stream) setStall(err error) {
 
 // countStalls adds what source and sinks have found since they were last asked.
 func (l *loop) countStalls() {
-	for _, part := range []any{l.s.source, l.s.sink, l.s.errorSink} {
+	parts := []any{l.s.source}
+	for _, n := range l.s.sinks() {
+		parts = append(parts, n.sink)
+	}
+	for _, part := range parts {
 		st, ok := part.(Staller)
 		if !ok {
 			continue

@@ -6,9 +6,9 @@ func (l *loop) balance() {
 	if l.s.pauser == nil {
 		return
 	}
-	waits := l.inputWaits()
+	second := l.secondHop()
 	for p := range l.parts {
-		stop := p.turning || l.tooMany(p) || waits && l.secondHopOver(p)
+		stop := p.turning || l.tooMany(p) || second.over(p)
 		switch {
 		case stop && !p.paused:
 			p.paused = true
@@ -37,15 +37,36 @@ func (l *loop) tooMany(p *partition) bool {
 		overShare(p.bytes+owed, l.expected(), lim.InFlightBytes, n, p.paused)
 }
 
-// secondHopOver reports whether p, of the repartition topic, is to leave room for what comes in.
-func (l *loop) secondHopOver(p *partition) bool {
-	if p.hop != secondHop {
+// ofSecondHop says for one turn how much the repartition topic takes of the limits. It is summed up once: asked for each
+// partition, it would be work by the square of them in every turn.
+type ofSecondHop struct {
+	bound           bool // it is to leave room for what comes in
+	units, bytes    int64
+	events, inBytes int64 // in flight of all
+	limits          Limits
+}
+
+func (l *loop) secondHop() ofSecondHop {
+	if !l.inputWaits() {
+		return ofSecondHop{}
+	}
+	h := ofSecondHop{bound: true, events: int64(l.events), inBytes: l.expected(), limits: l.s.cfg.Limits}
+	for p := range l.parts {
+		if p.hop == secondHop {
+			h.units += int64(p.units)
+			h.bytes += p.bytes + l.outputs.of(p.owing, l.bytes, l.events)
+		}
+	}
+	return h
+}
+
+// over reports whether p, of the repartition topic, is to leave room for what comes in.
+func (h *ofSecondHop) over(p *partition) bool {
+	if !h.bound || p.hop != secondHop {
 		return false
 	}
-	lim := l.s.cfg.Limits
-	units, bytes := l.secondHopHas()
-	return overShare(int64(units), int64(l.events), int64(lim.InFlightEvents), 2, p.paused) ||
-		overShare(bytes, l.expected(), lim.InFlightBytes, 2, p.paused)
+	return overShare(h.units, h.events, int64(h.limits.InFlightEvents), 2, p.paused) ||
+		overShare(h.bytes, h.inBytes, h.limits.InFlightBytes, 2, p.paused)
 }
 
 // overShare holds a partition back once three quarters of a limit are used and it has more than half of

@@ -228,3 +228,14 @@ func (m *metrics) finished(outcome string, took time.Duration) {
 func (m *metrics) forget(tp TopicPartition) {
 	m.lag.DeleteLabelValues(tp.Topic, itoa(tp.Partition))
 }
+
+// tell counts one outcome.
+func (m *metrics) tell(t told) {
+	if t.failure != nil {
+		m.failed(t.failure)
+	}
+	if t.outputs > 0 {
+		m.written(t.outputs)
+	}
+	m.finished(t.outcome, t.took)
+}

@@ -99,12 +99,13 @@ func (a *assignment) publish(ps []*partition) {
 }
 
 // publishRewound does so for partitions that the source must deliver again. The reader alone takes the
-// source back, between two polls: a poll that ran beside it could deliver from either place.
+// source back, between two polls: a poll that ran beside it could deliver from either place. One that the source has given
+// anew meanwhile stays: that it was lost before is on its way to the loop, which then ends the one of ps.
 func (a *assignment) publishRewound(ps []*partition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range ps {
-		if p.live.Load() {
+		if p.live.Load() && a.parts[p.tp] == nil {
 			a.parts[p.tp], a.behind[p.tp] = p, p.next
 		}
 	}

@@ -233,17 +233,6 @@ func (l *loop) inputWaits() bool {
 	return false
 }
 
-// secondHopHas returns what is in flight of the repartition topic.
-func (l *loop) secondHopHas() (units int, bytes int64) {
-	for p := range l.parts {
-		if p.hop == secondHop {
-			units += p.units
-			bytes += p.bytes + l.outputs.of(p.owing, l.bytes, l.events)
-		}
-	}
-	return units, bytes
-}
-
 // findOrigin is examine for a record of the repartition topic: filter and key were asked before.
 func (s *Stream) findOrigin(ctx context.Context, u *unit, key Key) (name string, err error) {
 	if s.paths != nil {

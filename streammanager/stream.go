@@ -152,23 +152,34 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// open starts both sinks.
-func (s *Stream) open(ctx context.Context) error {
-	if err := s.sink.Open(ctx); err != nil {
-		return fmt.Errorf("opening the sink: %w", err)
-	}
-	if s.errorSink != nil {
-		if err := s.errorSink.Open(ctx); err != nil {
-			return errors.Join(fmt.Errorf("opening the error sink: %w", err), s.sink.Close(ctx))
+// named is an end of the stream, as errors name it.
+type named struct {
+	name string
+	sink Sink
+}
+
+// sinks returns all that are written to, each once: one may take the error events too.
+func (s *Stream) sinks() []named {
+	all := []named{{"sink", s.sink}}
+	for _, n := range []named{{"error sink", s.errorSink}, {"sink of the repartition topic", s.through.sink}} {
+		if n.sink != nil && n.sink != s.sink {
+			all = append(all, n)
 		}
 	}
-	if s.through.sink == nil {
-		return nil
-	}
-	if err := s.through.sink.Open(ctx); err != nil {
-		err = errors.Join(fmt.Errorf("opening the sink of the repartition topic: %w", err), s.sink.Close(ctx))
-		if s.errorSink != nil {
-			err = errors.Join(err, s.errorSink.Close(ctx))
+	return all
+}
+
+// open starts the sinks, all or none.
+func (s *Stream) open(ctx context.Context) error {
+	all := s.sinks()
+	for i, n := range all {
+		err := n.sink.Open(ctx)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("opening the %s: %w", n.name, err)
+		for _, opened := range all[:i] {
+			err = errors.Join(err, opened.sink.Close(ctx))
 		}
 		return err
 	}
@@ -201,17 +212,9 @@ func (s *Stream) commitLast(ctx context.Context, end time.Time, l *loop) {
 func (s *Stream) close(ctx context.Context, l *loop) error {
 	s.leave(ctx)
 	var errs []error
-	if err := s.sink.Close(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("closing the sink: %w", err))
-	}
-	if s.errorSink != nil && s.errorSink != s.sink {
-		if err := s.errorSink.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("closing the error sink: %w", err))
-		}
-	}
-	if s.through.sink != nil {
-		if err := s.through.sink.Close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("closing the sink of the repartition topic: %w", err))
+	for _, n := range s.sinks() {
+		if err := n.sink.Close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing the %s: %w", n.name, err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil && l != nil && l.events > 0 {
@@ -260,8 +263,8 @@ func (s *Stream) resize(n int) { s.pool.Resize(n) }
 
 func (s *Stream) single(on bool) {
 	s.emitter.single.Store(on)
-	for _, sink := range []Sink{s.sink, s.errorSink, s.through.sink} {
-		if one, ok := sink.(Single); ok {
+	for _, n := range s.sinks() {
+		if one, ok := n.sink.(Single); ok {
 			one.Single(on)
 		}
 	}
@@ -283,17 +286,20 @@ func (s *Stream) Status() Status {
 	if s.skipper != nil {
 		st.Skipped = s.skipper.Skipped()
 	}
-	for _, part := range []struct {
-		name string
-		v    any
-	}{{"source", s.source}, {"sink", s.sink}, {"error sink", s.errorSink}, {"repartition topic", s.through.sink}} {
-		if h, ok := part.v.(Health); ok && st.Ready == nil {
-			if err := h.Health(); err != nil {
-				st.Ready = fmt.Errorf("%s: %w", part.name, err)
-			}
-		}
+	st.Ready = cmp.Or(st.Ready, healthOf("source", s.source))
+	for _, n := range s.sinks() {
+		st.Ready = cmp.Or(st.Ready, healthOf(n.name, n.sink))
 	}
 	return st
+}
+
+func healthOf(name string, part any) error {
+	if h, ok := part.(Health); ok {
+		if err := h.Health(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Status is a picture of a stream.

@@ -65,7 +65,7 @@ const (
 	txStopped    = "stop"      // a stop, or a failure of the stream
 )
 
-// open begins an empty transaction.
+// openTransaction begins an empty transaction.
 func (l *loop) openTransaction() {
 	tx := l.tx
 	if tx.cancel != nil {
@@ -271,15 +271,4 @@ func (l *loop) transactionDue() time.Time {
 		return tx.began.Add(tx.timeout / 2)
 	}
 	return time.Time{}
-}
-
-// tell counts one outcome.
-func (m *metrics) tell(t told) {
-	if t.failure != nil {
-		m.failed(t.failure)
-	}
-	if t.outputs > 0 {
-		m.written(t.outputs)
-	}
-	m.finished(t.outcome, t.took)
 }

@@ -113,6 +113,9 @@ func (l *loop) stuck(s *suspicion, of *time.Time, what Stall, words string) erro
 // what it has done will be done again after a restart.
 func (l *loop) watchFails() error {
 	f := &l.dog.fails
+	if l.nothingToKeep() {
+		f.clear()
+	}
 	if f.since.IsZero() || l.now.Sub(f.since) < stuckAfter {
 		return nil
 	}
@@ -122,6 +125,20 @@ func (l *loop) watchFails() error {
 		l.stalled(StallCommit, err)
 	}
 	return err
+}
+
+// nothingToKeep reports whether no commit is to come: nothing is under way, and nothing is finished that is not committed.
+// What a commit failed for is another worker's then, and no later one would tell that commits go through again.
+func (l *loop) nothingToKeep() bool {
+	if l.events > 0 || len(l.rewind.offsets) > 0 {
+		return false
+	}
+	for p := range l.parts {
+		if p.ahead() {
+			return false
+		}
+	}
+	return true
 }
 
 // noteCommit notes how a commit went.

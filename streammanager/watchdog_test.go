@@ -136,3 +136,38 @@ func TestCommitsThatFailAreSaidOnceAMinuteAndHeal(t *testing.T) {
 		stop()
 	})
 }
+
+// A commit that fails as its partition goes to another worker says nothing of one that has nothing left to commit.
+func TestACommitThatFailedForAPartitionThatIsGoneIsNoStall(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		gone  func(*memSource)
+		ready bool
+	}{
+		{name: "to another worker", gone: func(s *memSource) { s.lose(tp{"in", 1}) }, ready: true},
+		{name: "or not at all", gone: func(*memSource) {}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewRegistry()
+				h := newHarness(t, false, streammanager.Config{Metrics: reg}, func(b *streammanager.Builder) { b.Process(try(pass)) })
+				h.src.add(0, "k", "a")
+				h.src.add(1, "k", "b")
+				stop := h.serve(t)
+				time.Sleep(5 * time.Second) // both are committed
+				h.src.mu.Lock()
+				h.src.commitErr = streammanager.ErrAssignmentLost
+				h.src.mu.Unlock()
+				h.src.add(1, "k", "c")
+				time.Sleep(5 * time.Second)
+				tt.gone(h.src) // partition 0 stays, and has nothing to commit
+				time.Sleep(time.Hour)
+				err, n := h.stream.Status().Ready, stalled(t, reg, streammanager.StallCommit)
+				if (err == nil) != tt.ready || (n == 0) != tt.ready {
+					t.Errorf("an hour later: ready: %v, counted %v times, want ready: %v", err, n, tt.ready)
+				}
+				stop()
+			})
+		})
+	}
+}
