@@ -16,6 +16,7 @@ const maxRevoke = 10 * time.Second
 // onAssigned notes what the group gave. The stream hears of it when the offsets are known.
 func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
 	<-s.opened
+	s.letGoUntold()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true

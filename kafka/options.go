@@ -182,7 +182,7 @@ var table = []option{
 	},
 	{
 		OptionDoc: OptionDoc{"partition.assignment.strategy", "cooperative-sticky", "how partitions are shared out; a list offers several", source},
-		words:     []string{"cooperative-sticky", "sticky", "range", "roundrobin"}, list: true, apply: func(v string) kgo.Opt { return balancers(v, "") },
+		words:     []string{"cooperative-sticky", "sticky", "range", "roundrobin"}, list: true, apply: func(v string) kgo.Opt { return kgo.Balancers(balancers(v, "")...) },
 	},
 	{
 		OptionDoc: OptionDoc{"session.timeout.ms", "45000", "time without a sign of life after which the group gives a worker up", source},
@@ -219,7 +219,7 @@ const transactionTimeout = "transaction.timeout.ms"
 const requestOverhead = 1 << 20
 
 // balancers returns how partitions are shared out. Those of the topic apart, if there is one, are shared out by themselves.
-func balancers(v, apart string) kgo.Opt {
+func balancers(v, apart string) []kgo.GroupBalancer {
 	var chosen []kgo.GroupBalancer
 	for _, name := range strings.Split(v, ",") {
 		var b kgo.GroupBalancer
@@ -238,7 +238,7 @@ func balancers(v, apart string) kgo.Opt {
 		}
 		chosen = append(chosen, b)
 	}
-	return kgo.Balancers(chosen...)
+	return chosen
 }
 
 func compression(v string) kgo.Opt {

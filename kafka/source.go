@@ -75,6 +75,7 @@ type Source struct {
 
 	mu      sync.Mutex // guards what follows
 	owned   map[streammanager.TopicPartition]struct{}
+	given   map[streammanager.TopicPartition]struct{} // by the group, at last; with transactions
 	held    map[streammanager.TopicPartition]*holding
 	paused  map[streammanager.TopicPartition]struct{}  // by the stream
 	resting map[streammanager.TopicPartition]time.Time // after an error, until then

@@ -58,13 +58,19 @@ func (s *Source) opts(ctx context.Context) []kgo.Opt {
 			topics[i] = re.String()
 		}
 	}
+	apart := ""
 	if r := s.cfg.Repartition; r != nil {
 		name := r.Topic
+		apart = r.Topic
 		if s.names != nil {
 			name = "^" + regexp.QuoteMeta(name) + "$"
 		}
 		topics = append(topics, name)
-		opts = append(opts, balancers(s.set.text("partition.assignment.strategy"), r.Topic))
+	}
+	if chosen := balancers(s.set.text("partition.assignment.strategy"), apart); s.tx != nil {
+		opts = append(opts, s.listen(chosen))
+	} else {
+		opts = append(opts, kgo.Balancers(chosen...))
 	}
 	return append(opts, kgo.ConsumeTopics(topics...))
 }

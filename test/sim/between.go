@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -36,7 +36,9 @@ type between struct {
 	window  window.Config
 	slow    time.Duration
 	faults  int
+	once    bool // the workers work in transactions
 	workers []*betweenWorker
+	lasting sync.WaitGroup // faults that last
 
 	mu     sync.Mutex // guards all below
 	busy   map[string]int
@@ -45,15 +47,21 @@ type between struct {
 }
 
 type betweenWorker struct {
+	name string
 	net  *network
 	stop context.CancelFunc
-	dead bool
+	dead atomic.Bool
 	done chan error
 }
 
 // RunBetween carries out what a seed draws. It must be called inside a synctest bubble.
-func RunBetween(seed uint64) Result {
-	w := &between{rnd: rand.New(rand.NewPCG(seed, 45)), busy: map[string]int{}, called: map[string]int{}}
+func RunBetween(seed uint64) Result { return runBetween(seed, false) }
+
+// RunBetweenOnce does so with workers that work in transactions: each outcome is seen once.
+func RunBetweenOnce(seed uint64) Result { return runBetween(seed, true) }
+
+func runBetween(seed uint64, once bool) Result {
+	w := &between{rnd: rand.New(rand.NewPCG(seed, 45)), once: once, busy: map[string]int{}, called: map[string]int{}}
 	w.draw()
 	if err := w.open(); err != nil {
 		return Result{Broken: []string{err.Error()}}
@@ -63,20 +71,17 @@ func RunBetween(seed uint64) Result {
 	}
 	w.play()
 	w.checkBetween()
-	for _, k := range w.workers {
-		k.stop()
-		if err := <-k.done; err != nil && !k.dead {
-			w.breach("a worker ended with %v", err)
-		}
-	}
+	w.stopAll()
 	w.admin.Close()
 	w.cluster.Close()
-	return Result{Broken: w.broken, Events: len(w.events), Calls: len(w.called)}
+	_, trace := w.ledger.Report()
+	return Result{Broken: w.broken, Trace: trace, Events: len(w.events), Calls: len(w.called)}
 }
 
 func (w *between) breach(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.ledger.Note("BROKEN: "+format, args...)
 	if len(w.broken) < 20 {
 		w.broken = append(w.broken, fmt.Sprintf(format, args...))
 	}
@@ -135,7 +140,7 @@ func (w *between) open() error {
 
 // launch starts a worker, which begins anew after a failure that may pass, as under a supervisor.
 func (w *between) launch() {
-	k := &betweenWorker{net: &network{inner: w.vnet}, done: make(chan error, 1)}
+	k := &betweenWorker{name: fmt.Sprint("w", len(w.workers)), net: &network{inner: w.vnet}, done: make(chan error, 1)}
 	w.workers = append(w.workers, k)
 	ctx, cancel := context.WithCancel(context.Background())
 	k.stop = cancel
@@ -145,6 +150,7 @@ func (w *between) launch() {
 			if err == nil {
 				err = s.Run(ctx)
 			}
+			w.ledger.Note("%s ended: %v", k.name, err)
 			if _, passes := errors.AsType[*streammanager.FailedError](err); !passes || ctx.Err() != nil {
 				k.done <- err
 				return
@@ -159,21 +165,43 @@ func (w *between) build(k *betweenWorker) (*streammanager.Stream, error) {
 	from := at
 	from.Options = map[string]string{"metadata.max.age.ms": "5000", "session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
 	cfg := w.cfg
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	src, err := kafka.NewSource(kafka.SourceConfig{
-		Connection: from, Topics: []string{inTopic}, Group: group, Repartition: &kafka.Repartition{Topic: betweenTopic, Partitions: w.parts},
-	}, cfg.Logger)
-	sinks := map[string]*kafka.Sink{}
-	for _, topic := range []string{outTopic, errTopic, betweenTopic} {
-		if err == nil {
-			sinks[topic], err = kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: topic}, cfg.Logger)
-		}
-	}
-	if err != nil {
+	cfg.Logger = w.ledger.logger(newBooks(w.ledger, k.name))
+	b := streammanager.New(cfg)
+	if err := w.ends(b, k, from, at, cfg.Logger); err != nil {
 		return nil, err
 	}
-	return streammanager.New(cfg).From(src).PartitionBy(valueKey).Repartition(betweenTopic, sinks[betweenTopic]).Window(w.window).
-		Process(streammanager.Step{Name: "call", Func: event.FuncOf(w.call)}).To(sinks[outTopic]).ErrorsTo(sinks[errTopic], nil).Build()
+	return b.PartitionBy(valueKey).Window(w.window).Process(streammanager.Step{Name: "call", Func: event.FuncOf(w.call)}).Build()
+}
+
+// ends gives a stream its source and sinks.
+func (w *between) ends(b *streammanager.Builder, k *betweenWorker, from, at kafka.Connection, log *slog.Logger) error {
+	source := kafka.SourceConfig{
+		Connection: from, Topics: []string{inTopic}, Group: group, Repartition: &kafka.Repartition{Topic: betweenTopic, Partitions: w.parts},
+	}
+	topics := []string{outTopic, errTopic, betweenTopic}
+	if w.once {
+		at.Options["transaction.timeout.ms"] = transactionMillis
+		cfg := kafka.TransactionConfig{ID: k.name, Source: source}
+		for _, topic := range topics {
+			cfg.Sinks = append(cfg.Sinks, &kafka.SinkConfig{Connection: at, Topic: topic})
+		}
+		tx, err := kafka.NewTransaction(cfg, log)
+		if err == nil {
+			b.From(tx.Source()).To(tx.Sink(0)).ErrorsTo(tx.Sink(1), nil).Repartition(betweenTopic, tx.Sink(2))
+		}
+		return err
+	}
+	src, err := kafka.NewSource(source, log)
+	sinks := map[string]*kafka.Sink{}
+	for _, topic := range topics {
+		if err == nil {
+			sinks[topic], err = kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: topic}, log)
+		}
+	}
+	if err == nil {
+		b.From(src).To(sinks[outTopic]).ErrorsTo(sinks[errTopic], nil).Repartition(betweenTopic, sinks[betweenTopic])
+	}
+	return err
 }
 
 func valueKey(_ context.Context, ev *event.Event) (streammanager.Key, error) {
@@ -194,7 +222,7 @@ func (w *between) call(_ context.Context, ev *event.Event) ([]*event.Event, erro
 	w.mu.Lock()
 	w.called[id.String()]++
 	w.busy[key]++
-	if w.busy[key] > 1 && w.faults == 0 && (w.cfg.Order == streammanager.OrderKeySerial || w.window.Timeout == 0) {
+	if w.busy[key] > 1 && w.faults == 0 && !w.once && (w.cfg.Order == streammanager.OrderKeySerial || w.window.Timeout == 0) {
 		w.broken = append(w.broken, fmt.Sprintf("%v is called while another event of its key is", id))
 	}
 	w.mu.Unlock()
@@ -217,6 +245,7 @@ func (w *between) play() {
 		}
 		time.Sleep(time.Duration(w.rnd.IntN(500)) * time.Millisecond)
 	}
+	w.lasting.Wait()
 	w.launch()
 	for i := range 1800 {
 		time.Sleep(time.Second)
@@ -229,22 +258,6 @@ func (w *between) play() {
 	}
 	w.breach("not at rest half an hour after the last fault: %d of the input and %d of the topic in between are not committed; group %s",
 		w.behindOf(inTopic), w.behindOf(betweenTopic), w.members())
-}
-
-func (w *between) fault() {
-	k := w.workers[w.rnd.IntN(len(w.workers))]
-	switch w.rnd.IntN(3) {
-	case 0:
-		k.dead = true
-		k.net.cut()
-		k.stop()
-		w.launch()
-	case 1:
-		w.launch()
-	case 2:
-		k.stop()
-		w.launch()
-	}
 }
 
 // behindOf returns how many records of a topic are not committed. Where records were deleted, those are.

@@ -52,6 +52,10 @@ func TestSeedsExactlyOnce(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { report(t, seed, sim.Run(sim.DrawOnce(seed))) })
 		})
+		t.Run(fmt.Sprintf("between=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { report(t, seed, sim.RunBetweenOnce(seed)) })
+		})
 	}
 }
 
