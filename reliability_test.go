@@ -48,6 +48,11 @@ func TestTheTestsThatTheDocsCiteAreThere(t *testing.T) {
 	if !ok {
 		t.Fatal("docs/reliability.md has no table of what went wrong elsewhere")
 	}
+	_, delivery, _ := strings.Cut(string(text), "## Delivery")
+	delivery, _, _ = strings.Cut(delivery, "## ")
+	if citations(t, known, delivery) == 0 {
+		t.Error("no test is named for what each delivery promises")
+	}
 	rows := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
