@@ -53,19 +53,34 @@ func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
 	u.checkOnce()
 }
 
-// The same through a repartition topic, which both hops reach in transactions.
+// The same through a repartition topic, which both hops reach in transactions. Now and then a worker stands still in the
+// middle of one until the group has given it up, and comes back.
 func TestExactlyOnceHoldsOverARepartitionTopic(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{file: repartitionFile})
 	random := rand.New(rand.NewPCG(5, 6))
 	u.begin()
 	pair := []*worker{u.start(once("a")...), u.start(once("b")...)}
-	for range rounds(2, 15) {
+	for round := range rounds(3, 21) {
 		u.rounds++
 		i := random.IntN(2)
 		u.working(pair[i])
 		pause(t, time.Duration(random.IntN(400))*time.Millisecond)
-		u.crash(pair[i])
-		pair[i] = u.start(once("ab"[i : i+1])...)
+		switch round % 3 {
+		case 0:
+			u.crash(pair[i])
+			pair[i] = u.start(once("ab"[i : i+1])...)
+		case 1:
+			waitFor(t, "two workers have partitions", func() bool { return u.owners() == 2 })
+			pair[i].Pause()
+			waitFor(t, "the group has given it up", func() bool { return u.owners() == 1 })
+			pause(t, time.Duration(random.IntN(400))*time.Millisecond)
+			pair[i].Continue()
+			waitFor(t, "two workers have partitions again", func() bool { return u.owners() == 2 })
+		case 2:
+			third := u.start(once("c")...)
+			pause(t, time.Duration(random.IntN(1500))*time.Millisecond)
+			u.stop(third)
+		}
 	}
 	u.progress(200)
 	u.settle()
