@@ -198,6 +198,13 @@ func (s *memSource) offset(partition int32) int64 {
 	return s.committed[tp{"in", partition}]
 }
 
+// beyond returns what was committed as finished beyond the offset.
+func (s *memSource) beyond(partition int32) []streammanager.Range {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.finished[tp{"in", partition}]
+}
+
 // memSink keeps what was produced. refuse, if set, decides on each record.
 type memSink struct {
 	mu     sync.Mutex

@@ -20,8 +20,26 @@ type harness struct {
 	src    *memSource
 	sink   *memSink
 	errs   *memSink
-	log    bytes.Buffer
+	log    journal
 	stream *streammanager.Stream
+}
+
+// journal keeps what is logged, while the stream goes on as well.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
 }
 
 func newHarness(t *testing.T, bounded bool, cfg streammanager.Config, shape func(*streammanager.Builder)) *harness {

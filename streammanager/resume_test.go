@@ -53,7 +53,7 @@ func TestWhatIsFinishedBehindAStuckEventIsNotCalledAgainAfterACrash(t *testing.T
 		time.Sleep(3 * time.Second)
 		h.offsets(t, 0)
 		want := []streammanager.Range{{From: 1, To: 5}, {From: 6, To: 7}}
-		if got := h.src.finished[tp{"in", 0}]; !slices.Equal(got, want) {
+		if got := h.src.beyond(0); !slices.Equal(got, want) {
 			t.Fatalf("finished beyond 0: %v, want %v", got, want)
 		}
 		crash(h, stop)
@@ -69,7 +69,7 @@ func TestWhatIsFinishedBehindAStuckEventIsNotCalledAgainAfterACrash(t *testing.T
 			t.Errorf("%d passed over and %d read, want 5 and 3", st.PassedOver, st.Read)
 		}
 		want = []streammanager.Range{{From: 1, To: 5}, {From: 6, To: 8}}
-		if got := h.src.finished[tp{"in", 0}]; !slices.Equal(got, want) {
+		if got := h.src.beyond(0); !slices.Equal(got, want) {
 			t.Errorf("finished beyond 0 after the second run: %v, want %v", got, want)
 		}
 		crash(again, stop)
@@ -99,7 +99,7 @@ func TestOfOneKeyNothingIsPassedOverBehindWhatWillBeSentAgain(t *testing.T) {
 				h.sink.mu.Unlock()
 				done() // the second is written before the first is
 				time.Sleep(3 * time.Second)
-				got := h.src.finished[tp{"in", 0}]
+				got := h.src.beyond(0)
 				if order == streammanager.OrderNone && !slices.Equal(got, []streammanager.Range{{From: 1, To: 2}}) || order != streammanager.OrderNone && len(got) > 0 {
 					t.Errorf("finished beyond 0: %v", got)
 				}
@@ -166,7 +166,7 @@ func TestRangesBeyondTheNewPartitionAreKeptUntilTheyAreReadAgain(t *testing.T) {
 		stop := h.start(t)
 		time.Sleep(3 * time.Second)
 		want := []streammanager.Range{{From: 1, To: 2}, {From: 4, To: 6}}
-		if got := h.src.finished[tp{"in", 0}]; !slices.Equal(got, want) {
+		if got := h.src.beyond(0); !slices.Equal(got, want) {
 			t.Errorf("finished beyond 0: %v, want %v", got, want)
 		}
 		if got := strings.Join(called.all(), " "); got != "stuck stuck" {

@@ -1,7 +1,6 @@
 package streammanager_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func (s failing) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 
 // supervised runs streams over one log. Each gets the next of fails, the last of them for ever.
 type supervised struct {
-	log    bytes.Buffer
+	log    journal
 	reg    *prometheus.Registry
 	src    *memSource
 	sink   *memSink
