@@ -39,6 +39,11 @@ func TestSeeds(t *testing.T) {
 // TestSeedsExactlyOnce runs a third as many with streams that work in transactions.
 func TestSeedsExactlyOnce(t *testing.T) { runSeeds(t, "TestSeedsExactlyOnce", (*seeds+2)/3) }
 
+// TestThreeWorkersOverARepartitionTopicDoThreeTimesTheWork runs the rates, of two numbers of calls at once.
+func TestThreeWorkersOverARepartitionTopicDoThreeTimesTheWork(t *testing.T) {
+	runSeeds(t, "TestRates", 2)
+}
+
 func runSeeds(t *testing.T, test string, n uint64, flags ...string) {
 	// A seed whose virtual time stands still would never end by itself.
 	limit := max(4*time.Minute, time.Duration(n)*time.Second)

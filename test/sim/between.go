@@ -37,6 +37,7 @@ type between struct {
 	slow    time.Duration
 	faults  int
 	once    bool // the workers work in transactions
+	step    event.FuncOf
 	workers []*betweenWorker
 	lasting sync.WaitGroup // faults that last
 
@@ -62,6 +63,7 @@ func RunBetweenOnce(seed uint64) Result { return runBetween(seed, true) }
 
 func runBetween(seed uint64, once bool) Result {
 	w := &between{rnd: rand.New(rand.NewPCG(seed, 45)), once: once, busy: map[string]int{}, called: map[string]int{}}
+	w.step = w.call
 	w.draw()
 	if err := w.open(); err != nil {
 		return Result{Broken: []string{err.Error()}}
@@ -170,7 +172,7 @@ func (w *between) build(k *betweenWorker) (*streammanager.Stream, error) {
 	if err := w.ends(b, k, from, at, cfg.Logger); err != nil {
 		return nil, err
 	}
-	return b.PartitionBy(valueKey).Window(w.window).Process(streammanager.Step{Name: "call", Func: event.FuncOf(w.call)}).Build()
+	return b.PartitionBy(valueKey).Window(w.window).Process(streammanager.Step{Name: "call", Func: w.step}).Build()
 }
 
 // ends gives a stream its source and sinks.

@@ -59,6 +59,30 @@ func TestSeedsExactlyOnce(t *testing.T) {
 	}
 }
 
+// TestRates holds three workers to nearly three times the work of one. What they lack of it is that keys do not
+// share out evenly.
+func TestRates(t *testing.T) {
+	for _, calls := range []int{2, 8} {
+		t.Run(fmt.Sprintf("seed=%d", calls), func(t *testing.T) {
+			var one, three float64
+			synctest.Test(t, func(t *testing.T) { one = rate(t, 1, calls) })
+			synctest.Test(t, func(t *testing.T) { three = rate(t, 3, calls) })
+			t.Logf("%d calls at once each: one worker %.0f calls/s, three %.0f, ratio %.2f", calls, one, three, three/one)
+			if most := 20 * float64(calls); one < 0.97*most || three < 2.7*one {
+				t.Errorf("one worker makes %.0f of %.0f calls/s, and three %.2f times as many, want at least 2.7 times", one, most, three/one)
+			}
+		})
+	}
+}
+
+func rate(t *testing.T, workers, calls int) float64 {
+	got, broken := sim.Rate(workers, calls)
+	for _, text := range broken {
+		t.Error(text)
+	}
+	return got
+}
+
 // betweenEvery is which of the seeds are also those of workers before a repartition topic.
 const betweenEvery = 3
 
