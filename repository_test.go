@@ -73,23 +73,6 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 	}
 }
 
-// A test that sleeps outside a bubble of testing/synctest is slow and fails on a busy machine.
-func TestTestsSleepInVirtualTimeAlone(t *testing.T) {
-	for _, f := range goFiles(t) {
-		if !strings.HasSuffix(f.path, "_test.go") || imports(f.file, "testing/synctest") {
-			continue
-		}
-		ast.Inspect(f.file, func(n ast.Node) bool {
-			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
-				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
-					t.Errorf("%s: time.Sleep outside a file that uses testing/synctest: wait for a condition", f.set.Position(n.Pos()))
-				}
-			}
-			return true
-		})
-	}
-}
-
 func imports(f *ast.File, path string) bool {
 	for _, i := range f.Imports {
 		if strings.Trim(i.Path.Value, `"`) == path {

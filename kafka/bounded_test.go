@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/event"
@@ -239,42 +241,59 @@ func TestPartitionsAddedAfterABoundedReadBeganAreNoPartOfIt(t *testing.T) {
 }
 
 func TestWorkersOfABoundedReadEndWhenAllHaveComeToTheEnd(t *testing.T) {
-	c, cl, adm := fake(t, 2)
-	write(t, cl, "in", 0, 0, 4)
-	write(t, cl, "in", 1, 100, 4)
-	first, second, idle := open(t, c, ranged("earliest", "latest")), open(t, c, ranged("earliest", "latest")), open(t, c, ranged("earliest", "latest"))
-	all := []*record{first, second, idle}
-	var busy []*record
-	eventually(t, "two of three have a partition each", func() bool {
-		g := c.GroupInfo("g")
-		busy = nil
-		for _, r := range all {
-			switch len(r.held()) {
-			case 1:
-				busy = append(busy, r)
-			case 0:
-				idle = r
-			}
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(dial), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return g != nil && len(g.Members) == 3 && g.State == "Stable" && len(busy) == 2
+		defer cl.Close()
+		adm := kadm.NewClient(cl)
+		if added, err := adm.CreatePartitions(t.Context(), 1, "in"); err != nil || added.Error() != nil {
+			t.Fatal(errors.Join(err, added.Error()))
+		}
+		write(t, cl, "in", 0, 0, 4)
+		write(t, cl, "in", 1, 100, 4)
+		worker := func() *record {
+			return open(t, nil, ranged("earliest", "latest"), func(cfg *kafka.SourceConfig) { cfg.Brokers, cfg.Dialer = []string{"127.0.0.1:9092"}, dial })
+		}
+		all := []*record{worker(), worker(), worker()}
+		for _, r := range all {
+			defer r.src.Close(context.Background())
+		}
+		var idle *record
+		var busy []*record
+		eventually(t, "two of three have a partition each", func() bool {
+			g := c.GroupInfo("g")
+			busy = nil
+			for _, r := range all {
+				switch len(r.held()) {
+				case 1:
+					busy = append(busy, r)
+				case 0:
+					idle = r
+				}
+			}
+			return g != nil && len(g.Members) == 3 && g.State == "Stable" && len(busy) == 2
+		})
+		ended := make(chan string, 2)
+		go func() { ended <- toTheEnd(t, idle) }()
+		go func() { ended <- toTheEnd(t, busy[0]) }()
+		wait(15 * time.Second)
+		select {
+		case got := <-ended:
+			t.Fatalf("a worker ended with %q while another has not come to its end", got)
+		default:
+		}
+		rebalances := len(c.GroupInfo("g").Members)
+		own := toTheEnd(t, busy[1])
+		got := []string{own, <-ended, <-ended}
+		if n := len(strings.Fields(strings.Join(got, " "))); n != 8 || rebalances != 3 {
+			t.Errorf("read %q with %d members, want 8 records in all and nobody gone before", got, rebalances)
+		}
+		if at := committed(t, adm); at[0] != 4 || at[1] != 4 {
+			t.Errorf("committed %v", at)
+		}
 	})
-	ended := make(chan string, 2)
-	go func() { ended <- toTheEnd(t, idle) }()
-	go func() { ended <- toTheEnd(t, busy[0]) }()
-	select {
-	case got := <-ended:
-		t.Fatalf("a worker ended with %q while another has not come to its end", got)
-	case <-time.After(2500 * time.Millisecond):
-	}
-	rebalances := len(c.GroupInfo("g").Members)
-	own := toTheEnd(t, busy[1])
-	got := []string{own, <-ended, <-ended}
-	if n := len(strings.Fields(strings.Join(got, " "))); n != 8 || rebalances != 3 {
-		t.Errorf("read %q with %d members, want 8 records in all and nobody gone before", got, rebalances)
-	}
-	if at := committed(t, adm); at[0] != 4 || at[1] != 4 {
-		t.Errorf("committed %v", at)
-	}
 }
 
 func TestAPositionSetBackReadsUpToTheEndAgain(t *testing.T) {

@@ -348,28 +348,30 @@ func TestOrderIsKeptWhenARequestFails(t *testing.T) {
 }
 
 func TestAnUnknownTopicOfASinkIsSaidOnceAndWaitedFor(t *testing.T) {
-	c, _, _ := fake(t, 0)
-	w := sinkTo(t, c)
-	eventually(t, "the sink is unwell", func() bool {
-		err := w.Health()
-		return err != nil && strings.Contains(err.Error(), `topic "out" does not exist: create it`)
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		w := sinkTo(t, nil, func(cfg *kafka.SinkConfig) { cfg.Brokers, cfg.Dialer = []string{"127.0.0.1:9092"}, dial })
+		eventually(t, "the sink is unwell", func() bool {
+			err := w.Health()
+			return err != nil && strings.Contains(err.Error(), `topic "out" does not exist: create it`)
+		})
+		answer := make(chan error, 1)
+		r := value(1)
+		w.Produce(t.Context(), &r, func(err error) { answer <- err })
+		wait(3 * time.Minute)
+		select {
+		case err := <-answer:
+			t.Fatalf("the record was told %v, want it to wait", err)
+		default:
+		}
+		if n := w.log.count(said); n != 1 {
+			t.Errorf("it was said %d times:\n%s", n, w.log.text.String())
+		}
+		if err := c.CreateTopic("out", 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-answer; err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the sink is well", func() bool { return w.Health() == nil })
 	})
-	answer := make(chan error, 1)
-	r := value(1)
-	w.Produce(t.Context(), &r, func(err error) { answer <- err })
-	select {
-	case err := <-answer:
-		t.Fatalf("the record was told %v, want it to wait", err)
-	case <-time.After(2500 * time.Millisecond):
-	}
-	if n := w.log.count(said); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, w.log.text.String())
-	}
-	if err := c.CreateTopic("out", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-answer; err != nil {
-		t.Error(err)
-	}
-	eventually(t, "the sink is well", func() bool { return w.Health() == nil })
 }

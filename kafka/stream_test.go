@@ -136,8 +136,7 @@ func pass(_ context.Context, ev *event.Event) ([]*event.Event, error) {
 // committed waits until the group's offsets are at the ends of the input.
 func (c *cluster) committed() {
 	c.t.Helper()
-	var lag string
-	for range 200 {
+	eventually(c.t, "committed offsets are at the end of the log", func() bool {
 		ends, err := c.admin.ListEndOffsets(context.Background(), "in")
 		if err != nil {
 			c.t.Fatal(err)
@@ -146,21 +145,16 @@ func (c *cluster) committed() {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		lag = ""
+		all := true
 		ends.Each(func(end kadm.ListedOffset) {
-			if o, ok := offsets.Lookup("in", end.Partition); !ok || o.At != end.Offset {
-				lag += fmt.Sprintf(" partition %d: %d of %d;", end.Partition, o.At, end.Offset)
-			}
+			o, ok := offsets.Lookup("in", end.Partition)
+			all = all && ok && o.At == end.Offset
 		})
-		if lag == "" {
-			return
-		}
-		wait(20 * time.Millisecond)
-	}
-	c.t.Errorf("committed offsets are not at the end of the log: %s", lag)
+		return all
+	})
 }
 
-// wait passes time between two looks at a condition.
+// wait lets time pass in a bubble.
 func wait(d time.Duration) { <-time.After(d) }
 
 func check(t *testing.T, values map[string]int, order map[string][]string, n int, once bool) {

@@ -153,9 +153,10 @@ func TestReadersOfWhatIsCommittedSeeEachOutputOnce(t *testing.T) {
 	} {
 		refuse(c.fake, f.key, f.err, 2)
 		for range 4 {
+			before := one.stream.Status().Emitted + two.stream.Status().Emitted
 			c.produce(n, 20)
 			n += 20
-			wait(20 * time.Millisecond)
+			eventually(t, "some more are emitted", func() bool { return one.stream.Status().Emitted+two.stream.Status().Emitted > before })
 		}
 	}
 	eventually(t, "some are emitted by the other", func() bool { return two.stream.Status().Emitted > 20 })

@@ -28,7 +28,7 @@ func TestACoordinatorThatMovesLosesNothing(t *testing.T) {
 		})
 		u.progress(200)
 	}
-	u.check(asAssigned)
+	u.check(taken(2))
 }
 
 // coordinator returns the node that coordinates the group.

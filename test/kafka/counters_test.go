@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/a0c75104/enricher/test/internal/job"
 )
 
@@ -58,7 +55,7 @@ func toldBy(w *worker) told {
 //
 // Of a worker that was killed what was seen last is a lower bound, and so are the commits of one that has ended: the sums
 // are held to no more than the broker has then, and to exactly so much where none is of that kind.
-func (u *suite) checkAgreement(b books) {
+func (u *suite) checkAgreement(b books, kept []commit) {
 	u.t.Helper()
 	by := job.ByOwner(b.outputs)
 	sum, exact, running, back := told{}, true, true, false
@@ -89,30 +86,9 @@ func (u *suite) checkAgreement(b books) {
 		u.t.Errorf("the workers have counted %.0f error events, and the broker has %.0f", sum.Errors, failed)
 	}
 	// Where each partition of a topic begins is committed before any is read, and is no commit of what was finished.
-	offsets, commits, starts := u.commits()
+	offsets, commits, starts := countCommits(kept)
 	if sum.commits > float64(offsets) || running && sum.tried+float64(starts) < float64(commits) {
 		u.t.Errorf("the workers have counted %.0f commits, %.0f with those that failed, and the broker has %d, with that of the start, of %d offsets",
 			sum.commits, sum.tried, commits, offsets)
 	}
-}
-
-// commits returns how many offsets were committed for the group, by how many commits at least, since those of one commit
-// have the same time, and of how many topics.
-func (u *suite) commits() (offsets, commits, topics int) {
-	u.t.Helper()
-	times, names := map[int64]bool{}, map[string]bool{}
-	job.EachRecord(u.t, u.c.Admin, u.c.Direct(), "__consumer_offsets", func(r *kgo.Record) {
-		key, value := kmsg.NewOffsetCommitKey(), kmsg.NewOffsetCommitValue()
-		if len(r.Key) < 2 || r.Key[0] != 0 || r.Key[1] > 1 || r.Value == nil { // other versions are of the group itself
-			return
-		}
-		must(u.t, key.ReadFrom(r.Key))
-		must(u.t, value.ReadFrom(r.Value))
-		if key.Group == u.group {
-			offsets++
-			names[key.Topic] = true
-			times[value.CommitTimestamp] = true
-		}
-	})
-	return offsets, len(times), len(names)
 }

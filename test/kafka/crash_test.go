@@ -14,7 +14,7 @@ func TestKilledWorkersLoseNothingAndRepeatNoMoreThanTheyHadInFlight(t *testing.T
 	random := rand.New(rand.NewPCG(1, 2))
 	u.begin()
 	pair := []*worker{u.start(), u.start()}
-	for range rounds(3, 50) {
+	for range rounds(2, 50) {
 		u.rounds++
 		victim := &pair[random.IntN(2)]
 		u.working(*victim)

@@ -94,6 +94,7 @@ func TestExactlyOnceHoldsOverARepartitionTopic(t *testing.T) {
 		t.Errorf("delivered %v and %d error events, want each event once", b.Delivery, b.failed)
 	}
 	u.checkCommits()
+	u.checkStarts(u.commits())
 	report.add(line{
 		suite: t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, disordered: b.Disordered,
 		errors: b.failed, stall: u.api.LongestStall(), took: time.Since(u.began),

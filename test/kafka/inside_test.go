@@ -21,6 +21,7 @@ import (
 
 	"github.com/a0c75104/enricher/pipeline"
 	"github.com/a0c75104/enricher/streammanager"
+	"github.com/a0c75104/enricher/test/internal/job"
 	"github.com/a0c75104/enricher/test/kafka/cluster"
 )
 
@@ -185,22 +186,12 @@ func (in *inside) emitted(n int64) {
 	waitFor(in.t, fmt.Sprintf("%d events have left", n), func() bool { return in.runs.Status().Emitted >= n })
 }
 
-// counted returns the sum of the series of a counter that have the value under the label.
-func (in *inside) counted(name, label, value string) float64 {
+// counted returns the sum of the series of a counter that have the label, written name=value.
+func (in *inside) counted(name, label string) float64 {
 	in.t.Helper()
 	found, err := in.reg.Gather()
 	must(in.t, err)
-	sum := 0.0
-	for _, f := range found {
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
-					sum += m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return sum
+	return job.Gathered(found).Value(name, label)
 }
 
 // offset returns what a group has committed, -1 for nothing.

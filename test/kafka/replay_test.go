@@ -232,7 +232,7 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 				waitFor(t, "the job beside the replays works", func() bool { return sum(r.c, t, r.p.out) > before })
 			}
 			works()
-			kills := rounds(2, 10)
+			kills := rounds(1, 10)
 			for range kills {
 				before := sum(r.c, t, r.p.out)
 				in := r.enricher(slow, "replay", "--type", "expression")

@@ -73,5 +73,5 @@ func TestAWorkerWhosePasswordWasChangedGoesOnWithTheNewOne(t *testing.T) {
 		})
 		u.progress(200)
 	}
-	u.check(asAssigned) // a worker that cannot log in loses its place in the group
+	u.check(taken(1)) // a worker that cannot log in loses its place in the group
 }

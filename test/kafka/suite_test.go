@@ -100,7 +100,8 @@ func newSuite(t *testing.T, c *cluster.Cluster, s setup) *suite {
 		gone: map[int]bool{},
 	}
 	must(t, u.c.MakeTopic(t.Context(), u.input, s.partitions, s.configs))
-	must(t, u.sink.MakeTopic(t.Context(), u.output, s.partitions, nil))
+	// Of the outputs the broker's time is needed: when each was written.
+	must(t, u.sink.MakeTopic(t.Context(), u.output, s.partitions, map[string]string{"message.timestamp.type": "LogAppendTime"}))
 	must(t, u.sink.MakeTopic(t.Context(), u.errors, 1, nil))
 	return u
 }
@@ -119,7 +120,9 @@ type worker struct {
 	*job.Worker
 	watch     *job.Watch
 	crashed   bool            // what it had in flight may be repeated
-	committed map[int32]int64 // when it had crashed
+	committed map[int32]int64 // of the input, when it had crashed
+	between   map[int32]int64 // of the repartition topic, likewise
+	sleeps    []sleep
 }
 
 // start starts a worker, with overrides.
@@ -144,6 +147,10 @@ func (u *suite) crash(w *worker) {
 	var err error
 	w.committed, err = job.Committed(within(u.t, time.Second), u.c.Admin, u.group, u.input) // before the next owner commits
 	must(u.t, err)
+	if u.through() {
+		w.between, err = job.Committed(within(u.t, time.Second), u.c.Admin, u.group, u.between())
+		must(u.t, err)
+	}
 }
 
 // working waits until w has a part in the work.

@@ -40,10 +40,10 @@ func TestATopicThatIsMadeAgainIsReadFromItsFirstRecord(t *testing.T) {
 			}
 		}
 	}
-	if in.said("deleted and made again") == 0 || in.counted("enricher_stalls_total", "reason", "topic") == 0 {
+	if in.said("deleted and made again") == 0 || in.counted("enricher_stalls_total", "reason=topic") == 0 {
 		t.Error("it was not said and counted")
 	}
-	if n := in.counted("enricher_restarts_total", "pipeline", p.group); n != 0 {
+	if n := in.counted("enricher_restarts_total", "pipeline="+p.group); n != 0 {
 		t.Errorf("the pipeline was started again %v times", n)
 	}
 	waitFor(t, "the new offsets are committed", func() bool { return offset(t, c, p.group, p.in, 2) == 20 })
@@ -73,10 +73,10 @@ func TestASinkGoesOnWithATopicThatWasMadeAgain(t *testing.T) {
 		}
 	}
 	in.ready()
-	if in.said("deleted and made again") == 0 || in.counted("enricher_stalls_total", "reason", "topic") == 0 {
+	if in.said("deleted and made again") == 0 || in.counted("enricher_stalls_total", "reason=topic") == 0 {
 		t.Error("it was not said and counted")
 	}
-	if n := in.counted("enricher_restarts_total", "pipeline", p.group); n != 0 {
+	if n := in.counted("enricher_restarts_total", "pipeline="+p.group); n != 0 {
 		t.Errorf("the pipeline was started again %v times", n)
 	}
 }
@@ -103,7 +103,7 @@ func TestRecordsThatRetentionHasTakenAreCountedAndPassedOver(t *testing.T) {
 	in = p.run(t, c)
 	in.emitted(10)
 	waitFor(t, "what is left is committed", func() bool { return offset(t, c, p.group, p.in, 0) == 60 })
-	if n := in.counted("enricher_source_skipped_total", "pipeline", p.group); n != 30 {
+	if n := in.counted("enricher_source_skipped_total", "pipeline="+p.group); n != 30 {
 		t.Errorf("%v records were counted as gone, want 30", n)
 	}
 	if in.said("offset out of range, going on elsewhere") != 1 || in.said("partition=0 offset=20 first=50 last=60") != 1 {
@@ -121,7 +121,7 @@ func TestRecordsThatRetentionHasTakenAreCountedAndPassedOver(t *testing.T) {
 	if !errors.As(err, &fatal) || !strings.Contains(err.Error(), "offset 60 is out of range: the log holds 65 to 70") {
 		t.Errorf("under out_of_range: fail it ended with %v", err)
 	}
-	if n := in.counted("enricher_restarts_total", "pipeline", p.group); n != 0 {
+	if n := in.counted("enricher_restarts_total", "pipeline="+p.group); n != 0 {
 		t.Errorf("it was started again %v times", n)
 	}
 }
@@ -203,7 +203,7 @@ func TestTwoWorkersWithOneStaticIDSaySo(t *testing.T) {
 	put(t, c, p.in, 0, numbers(0, 5)...)
 	first.emitted(5)
 	second := p.run(t, c, id)
-	waitFor(t, "the first was started again for it", func() bool { return first.counted("enricher_restarts_total", "reason", "group") > 0 })
+	waitFor(t, "the first was started again for it", func() bool { return first.counted("enricher_restarts_total", "reason="+"group") > 0 })
 	if first.said(`another worker uses the same group.instance.id, \"one\": give each its own`) == 0 {
 		t.Error("it was not said why")
 	}

@@ -154,13 +154,6 @@ func (a *API) count(id, key int) {
 	}
 }
 
-// SetDelay changes how long calls take, from the next one on.
-func (a *API) SetDelay(d time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.delay = d
-}
-
 // Hang makes calls of key hang until the caller gives up.
 func (a *API) Hang(key int) {
 	a.mu.Lock()

@@ -15,6 +15,15 @@ import (
 // Families are metrics by name.
 type Families map[string]*dto.MetricFamily
 
+// Gathered returns what a registry in this process has.
+func Gathered(found []*dto.MetricFamily) Families {
+	f := Families{}
+	for _, m := range found {
+		f[m.GetName()] = m
+	}
+	return f
+}
+
 // Value adds up the series of a counter or gauge that have all the labels, each written name=value.
 func (f Families) Value(name string, labels ...string) float64 {
 	var total float64

@@ -73,13 +73,6 @@ func proxied(t *testing.T, c *cluster.Cluster) {
 	record := func() *kgo.Record { return &kgo.Record{Topic: "a", Value: []byte("by the proxy")} }
 	must(t, produce(t.Context(), client, record()))
 	proxy := c.Nodes[0].Proxy
-	proxy.Delay(200 * time.Millisecond)
-	start := time.Now()
-	must(t, produce(t.Context(), client, record()))
-	if took := time.Since(start); took < 400*time.Millisecond {
-		t.Errorf("a request through a proxy that delays by 200ms each way took %v", took)
-	}
-	proxy.Heal()
 	proxy.Stall()
 	held := make(chan error, 1)
 	client.Produce(t.Context(), record(), func(_ *kgo.Record, err error) { held <- err })
@@ -91,14 +84,6 @@ func proxied(t *testing.T, c *cluster.Cluster) {
 	proxy.Heal()
 	must(t, <-held)
 	proxy.Cut()
-	must(t, produce(t.Context(), client, record()))
-	proxy.Refuse()
-	if err := client.Ping(within(t, time.Second)); err == nil {
-		t.Error("a proxy that refuses lets requests through")
-	}
-	_, err = c.Admin.ListTopics(t.Context()) // the other door stays open
-	must(t, err)
-	proxy.Heal()
 	must(t, produce(t.Context(), client, record()))
 }
 

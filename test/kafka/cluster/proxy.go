@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 )
 
 // Proxy carries the connections of workers to a node, and can be a bad network. Its methods may be called from any
@@ -19,11 +18,9 @@ type Proxy struct {
 	end      context.CancelFunc
 	done     sync.WaitGroup
 
-	mu      sync.Mutex    // guards what follows
-	moves   chan struct{} // closed unless it is stalled
-	refuses bool
-	delay   time.Duration
-	open    map[net.Conn]bool // both ends of each connection
+	mu    sync.Mutex        // guards what follows
+	moves chan struct{}     // closed unless it is stalled
+	open  map[net.Conn]bool // both ends of each connection
 }
 
 func newProxy(to string) (*Proxy, error) {
@@ -60,26 +57,10 @@ func (p *Proxy) Cut() {
 	p.cut()
 }
 
-// Refuse closes all connections, and new ones at once, until Heal.
-func (p *Proxy) Refuse() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refuses = true
-	p.cut()
-}
-
-// Delay makes every piece that it carries, about a request or an answer, wait that long, until Heal.
-func (p *Proxy) Delay(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.delay = d
-}
-
-// Heal ends Stall, Refuse and Delay. What was stalled goes on where it was.
+// Heal ends Stall. What was stalled goes on where it was.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.delay, p.refuses = 0, false
 	select {
 	case <-p.moves:
 	default:
@@ -135,11 +116,11 @@ func (p *Proxy) serve(conn net.Conn) {
 	p.forget(conn, node)
 }
 
-// keep notes an open connection, unless there must be none.
+// keep notes an open connection, unless the proxy ends.
 func (p *Proxy) keep(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refuses || p.ctx.Err() != nil {
+	if p.ctx.Err() != nil {
 		return false
 	}
 	p.open[conn] = true
@@ -175,24 +156,15 @@ func (p *Proxy) carry(to, from net.Conn) {
 	}
 }
 
-// pass waits while nothing may move, and for the delay. It reports whether the proxy goes on.
+// pass waits while nothing may move. It reports whether the proxy goes on.
 func (p *Proxy) pass() bool {
 	p.mu.Lock()
-	moves, delay := p.moves, p.delay
+	moves := p.moves
 	p.mu.Unlock()
 	select {
 	case <-moves:
+		return p.ctx.Err() == nil
 	case <-p.ctx.Done():
 		return false
 	}
-	if delay > 0 {
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-p.ctx.Done():
-			return false
-		}
-	}
-	return p.ctx.Err() == nil
 }

@@ -1,0 +1,75 @@
+//go:build unix
+
+package kafka_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/a0c75104/enricher/test/internal/job"
+)
+
+// commit is an offset that the broker took for a group.
+type commit struct {
+	topic     string
+	partition int32
+	offset    int64
+	at        time.Time
+}
+
+// commits returns all that the broker took for the group, in its order of each partition. What a transaction that was
+// aborted had committed is none.
+func (u *suite) commits() []commit {
+	u.t.Helper()
+	var all []commit
+	job.EachRecord(u.t, u.c.Admin, u.c.Direct(), offsetsTopic, func(r *kgo.Record) {
+		key, value := kmsg.NewOffsetCommitKey(), kmsg.NewOffsetCommitValue()
+		if len(r.Key) < 2 || r.Key[0] != 0 || r.Key[1] > 1 || r.Value == nil { // other versions are of the group itself
+			return
+		}
+		must(u.t, key.ReadFrom(r.Key))
+		must(u.t, value.ReadFrom(r.Value))
+		if key.Group == u.group {
+			all = append(all, commit{key.Topic, key.Partition, value.Offset, time.UnixMilli(value.CommitTimestamp)})
+		}
+	}, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	return all
+}
+
+// countCommits returns how many offsets were committed, by how many commits at least, since those of one commit have the
+// same time, and of how many topics.
+func countCommits(all []commit) (offsets, commits, topics int) {
+	times, names := map[time.Time]bool{}, map[string]bool{}
+	for _, c := range all {
+		names[c.topic], times[c.at] = true, true
+	}
+	return len(all), len(times), len(names)
+}
+
+// checkStarts holds where each assignment began to what was committed when it did: an assignment that began before that
+// would repeat what is finished.
+func (u *suite) checkStarts(kept []commit) {
+	u.t.Helper()
+	for _, a := range u.assignments() {
+		if wrong := a.wrongStart(kept); wrong != "" {
+			u.t.Errorf("%s was assigned partition %d of %s from offset %d on, %s", a.worker, a.partition, a.topic, a.offset, wrong)
+		}
+	}
+}
+
+// wrongStart says what is wrong with where an assignment began, by what was committed before it.
+func (a assignment) wrongStart(kept []commit) string {
+	newest := int64(-1)
+	for _, c := range kept {
+		if c.topic == a.topic && c.partition == a.partition && c.at.Before(a.at) {
+			newest = max(newest, c.offset)
+		}
+	}
+	if a.offset < newest {
+		return fmt.Sprintf("where %d was committed already", newest)
+	}
+	return ""
+}
