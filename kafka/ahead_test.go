@@ -29,30 +29,12 @@ func (c counted) Read(b []byte) (int, error) {
 // A stream that is slow with large records: what is fetched ahead of it is bounded, as the log says at the start.
 func TestWhatIsFetchedAheadOfASlowStreamStaysWithinItsBound(t *testing.T) {
 	const partitions, perPartition, size = 12, 10, 150 << 10
-	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
-		cl, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(dial), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cl.Close()
+	bubble(t, func(t *testing.T, _ *kfake.Cluster, dial dialer) {
 		v := make([]byte, size)
 		for i := range v {
 			v[i] = byte(rand.Uint32())
 		}
-		for i := range perPartition * partitions {
-			if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "large", Partition: int32(i % partitions), Value: v}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var came atomic.Int64
-		r := open(t, nil, func(cfg *kafka.SourceConfig) {
-			cfg.Topics, cfg.Options = []string{"large"}, map[string]string{"fetch.max.bytes": "1048576"}
-			cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				return counted{conn, &came}, err
-			}
-			cfg.Brokers = []string{"127.0.0.1:9092"}
-		})
+		r, came := ahead(t, dial, kgo.NoCompression(), v, partitions, perPartition)
 		defer r.src.Close(context.Background())
 		delivered, most := int64(0), int64(0)
 		for range perPartition {
@@ -66,4 +48,29 @@ func TestWhatIsFetchedAheadOfASlowStreamStaysWithinItsBound(t *testing.T) {
 			t.Errorf("%d bytes came and were not asked for, want some and at most %d", most, bound)
 		}
 	}, kfake.SeedTopics(partitions, "large"))
+}
+
+// ahead writes the value so often to each partition of the topic "large", and opens a source of it. It counts the bytes
+// that come to that.
+func ahead(t *testing.T, dial dialer, codec kgo.CompressionCodec, value []byte, partitions, perPartition int) (*record, *atomic.Int64) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(dial), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for i := range perPartition * partitions {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "large", Partition: int32(i % partitions), Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	came := new(atomic.Int64)
+	return open(t, nil, func(cfg *kafka.SourceConfig) {
+		cfg.Topics, cfg.Options = []string{"large"}, map[string]string{"fetch.max.bytes": "1048576"}
+		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return counted{conn, came}, err
+		}
+		cfg.Brokers = []string{"127.0.0.1:9092"}
+	}), came
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/a0c75104/enricher/test/internal/job"
 	"github.com/a0c75104/enricher/test/kafka/cluster"
 )
@@ -32,29 +30,14 @@ var enricherBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	status := runTests(m)
-	if status == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
-			status = 1
-		}
+	commands := map[*string]string{}
+	if cluster.Check() == nil { // otherwise the suites say what is missing
+		commands[&enricherBinary] = "../../cmd/enricher"
 	}
-	os.Exit(status) //nolint:forbidigo // TestMain ends the process
+	os.Exit(job.Main(commands, func() int { return runTests(m) })) //nolint:forbidigo // TestMain ends the process
 }
 
 func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "kafka-suites")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if cluster.Check() == nil { // otherwise the suites say what is missing
-		if enricherBinary, err = job.Build(dir, "../../cmd/enricher"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
 	defer shared.close()
 	status := m.Run()
 	if err := report.write(*reportFile); err != nil {

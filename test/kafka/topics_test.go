@@ -203,7 +203,7 @@ func TestTwoWorkersWithOneStaticIDSaySo(t *testing.T) {
 	put(t, c, p.in, 0, numbers(0, 5)...)
 	first.emitted(5)
 	second := p.run(t, c, id)
-	waitFor(t, "the first was started again for it", func() bool { return first.counted("enricher_restarts_total", "reason="+"group") > 0 })
+	waitFor(t, "the first was started again for it", func() bool { return first.counted("enricher_restarts_total", "reason=group") > 0 })
 	if first.said(`another worker uses the same group.instance.id, \"one\": give each its own`) == 0 {
 		t.Error("it was not said why")
 	}

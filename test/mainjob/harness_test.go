@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/a0c75104/enricher/test/internal/job"
 )
 
@@ -29,30 +27,8 @@ func TestMain(m *testing.M) {
 	if *full {
 		patience = 5 * time.Minute
 	}
-	status := runTests(m)
-	if status == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
-			status = 1
-		}
-	}
-	os.Exit(status) //nolint:forbidigo // TestMain ends the process
-}
-
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "mainjob")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	for binary, pkg := range map[*string]string{&enricherBinary: "../../cmd/enricher", &brokerBinary: "./broker"} {
-		if *binary, err = job.Build(dir, pkg); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return m.Run()
+	commands := map[*string]string{&enricherBinary: "../../cmd/enricher", &brokerBinary: "./broker"}
+	os.Exit(job.Main(commands, m.Run)) //nolint:forbidigo // TestMain ends the process
 }
 
 // size is how much a scenario has to do.
