@@ -73,15 +73,6 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 	}
 }
 
-func imports(f *ast.File, path string) bool {
-	for _, i := range f.Imports {
-		if strings.Trim(i.Path.Value, `"`) == path {
-			return true
-		}
-	}
-	return false
-}
-
 // A file or function that grows beyond these is one that a newcomer cannot take in at once: split it. Tables
 // of tests may be longer than a function that does something.
 func TestFilesAndFunctionsStayShort(t *testing.T) {

@@ -4,12 +4,14 @@ package kafka_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// patient members stay in the group while its coordinator comes up on a busy machine.
-var patient = setup{set: []string{`source.kafka.options["session.timeout.ms"]=6000`}}
+// patient members stay in the group while its coordinator comes up on a busy machine. Their calls take long, so that they
+// leave the brokers time to.
+var patient = setup{delay: 40 * time.Millisecond, set: []string{`source.kafka.options["session.timeout.ms"]=6000`}}
 
 // Brokers are stopped in good order, killed and started again, one after the other.
 func TestBrokersThatComeAndGoLoseNothing(t *testing.T) {
