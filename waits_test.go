@@ -13,6 +13,7 @@ var realWaits = map[string]string{
 	"functions/asynchttp/main_test.go pause":                                                       "does what a stream does for an event that asks to be called again later",
 	"functions/jq/run_test.go waitFor":                                                             "looks at a condition again and again",
 	"kafka/stream_test.go TestRebalancesLoseNothing":                                               "has a function that takes its time",
+	"kafka/through_test.go slowly":                                                                 "is a function that takes its time",
 	"kafka/transact_test.go TestReadersOfWhatIsCommittedSeeEachOutputOnce":                         "has a function that takes its time",
 	"kafka/unwell_test.go TestATopicWithoutRightsIsNamedByTheStreamThroughoutAndMakesNoErrorEvent": "has a function that takes its time",
 	"test/internal/job/api.go API.Rate":                                                            "counts answers over a time",
