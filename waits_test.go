@@ -88,14 +88,14 @@ func (f *testFunction) called(p map[string]*testFunction) bool {
 	return false
 }
 
-// testPackages returns the functions of the test files of each folder, and of the packages under test/, by name.
+// testPackages returns the functions of the test files of each folder, and of most packages under test/, by name.
 func testPackages(t *testing.T) map[string]map[string]*testFunction {
 	t.Helper()
 	packages := map[string]map[string]*testFunction{}
 	for _, f := range goFiles(t) {
 		path := filepath.ToSlash(f.path)
-		if !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, "test/") {
-			continue
+		if !strings.HasSuffix(path, "_test.go") && (!strings.HasPrefix(path, "test/") || strings.HasPrefix(path, "test/sim/")) {
+			continue // the simulator itself runs in bubbles alone
 		}
 		p := packages[filepath.Dir(path)]
 		if p == nil {
