@@ -58,9 +58,7 @@ func (l *loop) abort(why string, wait time.Duration) {
 	case txEnding: // its end is known soon, and says what became of it
 		return
 	}
-	if l.mode == draining && l.until.IsZero() {
-		l.mode = working // a bounded source that had ended is read again
-	}
+	l.readOn()
 	tx.state = txAborting
 	l.forgetTransaction(why, wait)
 	l.s.emissions.send(emission{passed: func() {

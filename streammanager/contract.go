@@ -40,7 +40,9 @@ type Source interface {
 	// for Health, and tried again. From now on, until Close, changes of the assignment are told to a.
 	Open(ctx context.Context, a Assignments) error
 	// Poll waits until there is a record and returns at most limit of them. It returns io.EOF at the
-	// end of a bounded source, and ctx's error when ctx ends. Any other error ends the pipeline.
+	// end of a bounded source, and ctx's error when ctx ends. Any other error ends the pipeline. A bounded source has
+	// not ended while partitions are being revoked, or while another worker may fail whose partitions it would get. It
+	// may be polled again after its end, when partitions were given or taken since.
 	Poll(ctx context.Context, limit int) (Polled, error)
 	// Close gives the partitions back without revoking calls, as long as ctx allows, and frees everything.
 	// After it no method of a is called.

@@ -32,6 +32,7 @@ type memSource struct {
 	a         streammanager.Assignments
 	wake      chan struct{}
 	polls     int
+	leaving   int // revocations under way
 }
 
 func newMemSource(bounded bool) *memSource {
@@ -94,9 +95,13 @@ func (s *memSource) assign(tps ...tp) {
 }
 
 func (s *memSource) revoke(ctx context.Context, tps ...tp) {
+	s.mu.Lock()
+	s.leaving++
+	s.mu.Unlock()
 	s.a.Revoked(ctx, tps)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leaving--
 	for _, at := range tps {
 		delete(s.next, at)
 	}
@@ -128,11 +133,12 @@ func (s *memSource) Poll(ctx context.Context, limit int) (streammanager.Polled, 
 			}
 			left = left || s.next[at] < int64(len(log))
 		}
+		whole := s.leaving == 0 && len(s.next) == len(s.logs) // else it waits for who has the others, as a group does
 		s.mu.Unlock()
 		if len(got.Records) > 0 {
 			return got, nil
 		}
-		if s.bounded && !left {
+		if s.bounded && !left && whole {
 			return got, io.EOF
 		}
 		select {

@@ -24,7 +24,7 @@ func (l *loop) read(got reading) {
 	switch {
 	case got.err == nil:
 	case errors.Is(got.err, io.EOF):
-		if l.mode == working && !l.rewind.active && !l.s.assigned.goesBack() { // after a rewind it is asked again
+		if l.mode == working && !l.rewind.active && !l.changed && !l.s.assigned.goesBack() { // after a rewind it is asked again
 			l.s.log.Info("source has ended")
 			l.mode = draining
 		}

@@ -2,6 +2,7 @@ package streammanager
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/a0c75104/enricher/window"
@@ -46,7 +47,8 @@ type loop struct {
 	dirty     bool
 	revokes   []*revocation
 
-	mode mode
+	mode    mode
+	changed bool // the assignment, since the reader was last let read
 	// gapped holds the keys that have an unfinished event in a drain: what waits behind it stays unfinished too.
 	gapped  map[string][]*partition
 	stopBy  time.Time // of a stop: when the stream must have ended
@@ -237,7 +239,7 @@ func (l *loop) grant() {
 		return
 	}
 	l.limitedAt = time.Time{}
-	l.granted, l.needs = true, 0
+	l.granted, l.needs, l.changed = true, 0, false
 	l.s.assigned.hush(false)
 	l.s.grants <- g // holds one; the reader has answered the last
 }
@@ -254,6 +256,9 @@ func (l *loop) complete(c *completion) {
 	case c.commit != nil:
 		l.committal = false
 		l.noteCommit(c.commit.err)
+		if errors.Is(c.commit.err, ErrAssignmentLost) {
+			l.readOn() // the source may have to begin anew, which it does when it is polled
+		}
 		for p, m := range c.commit.marks {
 			p.kept(m)
 		}

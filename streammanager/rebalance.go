@@ -25,6 +25,7 @@ func (s *Stream) Assigned(starts map[TopicPartition]Position) {
 		parts = append(parts, s.assigned.add(tp, start))
 	}
 	s.control.send(func(l *loop) {
+		l.readOn()
 		for _, p := range parts {
 			l.parts[p] = struct{}{}
 			l.s.metrics.assigned(p)
@@ -57,6 +58,7 @@ func (s *Stream) Lost(tps []TopicPartition) {
 	}
 	s.endEpochs(tps)
 	s.control.send(func(l *loop) {
+		l.readOn()
 		for _, tp := range tps {
 			l.rewind.forget(tp)
 			for _, p := range l.find(tp) {
@@ -90,6 +92,7 @@ func (l *loop) find(tp TopicPartition) []*partition {
 }
 
 func (l *loop) revoke(r *revocation, tps []TopicPartition) {
+	l.readOn()
 	if l.tx != nil {
 		l.revokeAtOnce(r, tps)
 		return
@@ -156,6 +159,7 @@ func (l *loop) settleRevokes() {
 
 // letGo ends the epochs of a revocation and lets the source go on.
 func (l *loop) letGo(r *revocation) {
+	l.readOn() // it may have ended once more meanwhile
 	for _, p := range r.parts {
 		l.endEpoch(p)
 	}

@@ -177,9 +177,7 @@ func (l *loop) transactionEnded(e *committed) {
 	case e.kept:
 		l.transactionCommitted(e)
 	default:
-		if l.mode == draining && l.until.IsZero() {
-			l.mode = working
-		}
+		l.readOn()
 		tx.state = txAborted
 		wait := min(time.Minute, 50*time.Millisecond<<min(tx.aborts, 12))
 		l.s.log.Warn("transaction aborted: the brokers did not take its commit, as in a rebalance", "again_in", wait)
