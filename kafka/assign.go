@@ -90,6 +90,7 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, lost map[string][]i
 	s.tell.Lock()
 	defer s.tell.Unlock()
 	tps := s.known(lost)
+	s.leave(tps)
 	switch {
 	case len(tps) == 0:
 	case s.stale(tps): // others may own them already, and no commit would be sent
@@ -131,6 +132,15 @@ func (s *Source) known(lost map[string][]int32) []streammanager.TopicPartition {
 		}
 	}
 	return tps
+}
+
+// leave notes that partitions are on their way to others: a bounded read has not ended before it is known who has them.
+func (s *Source) leave(tps []streammanager.TopicPartition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tp := range tps {
+		s.held[tp].leaving = true
+	}
 }
 
 // stale reports whether the group has gone on without this worker.

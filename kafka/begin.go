@@ -198,8 +198,16 @@ func (s *Source) settle(ctx context.Context, topic string) (map[int32]beginning,
 	if err := s.commit(ctx, all, func() error { return nil }); err != nil {
 		return nil, fmt.Errorf("committing the start of topic %q: %w", topic, err)
 	}
-	s.t.log.Info("kafka: topic begun", "topic", topic, "partitions", len(all), "start", s.cfg.Start)
+	s.t.log.Info("kafka: topic begun", "topic", topic, "partitions", len(all), "start", s.said(start))
 	return found.parts, nil
+}
+
+// said returns a start in the words of the user, unless it is another than theirs.
+func (s *Source) said(start moment) string {
+	if start == s.start {
+		return s.cfg.Start
+	}
+	return start.String()
 }
 
 // list returns the offsets that ask finds.

@@ -96,8 +96,8 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 		return nil, fmt.Errorf("committing the start of topic %q: %w", topic, err)
 	}
 	s.begun.Store(true)
-	s.t.log.Info("kafka: bounded read begun", "topic", topic, "partitions", len(found.parts), "start", s.cfg.Start, "until", s.cfg.Until, "offsets", leftOf(found.parts))
-	s.warnRetention(ctx, topic, from)
+	s.t.log.Info("kafka: bounded read begun", "topic", topic, "partitions", len(found.parts), "start", s.said(start), "until", s.cfg.Until, "offsets", leftOf(found.parts))
+	s.warnRetention(ctx, topic, start, from)
 	return found.parts, nil
 }
 
@@ -160,11 +160,11 @@ func (s *Source) inside(topic string, parts map[int32]beginning) error {
 }
 
 // warnRetention says when the topic may have deleted part of what is to be read.
-func (s *Source) warnRetention(ctx context.Context, topic string, from map[int32]int64) {
-	if s.start.word != "" {
+func (s *Source) warnRetention(ctx context.Context, topic string, start moment, from map[int32]int64) {
+	if start.word != "" {
 		return
 	}
-	age := time.Since(s.start.time(time.Now())).Round(time.Second)
+	age := time.Since(start.time(time.Now())).Round(time.Second)
 	cut := 0
 	if first, err := s.list(ctx, s.adm.ListStartOffsets, topic); err == nil {
 		for p, at := range first {

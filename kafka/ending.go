@@ -14,6 +14,7 @@ const askGroupAgain = time.Second
 type ending struct {
 	asked time.Time // when the group was last asked
 	open  bool      // there was something to read
+	ill   bool      // the group did not answer when it was last asked
 	said  bool
 }
 
@@ -44,14 +45,14 @@ func (s *Source) meetMoved(limit int) {
 	}
 }
 
-// over reports whether the whole read has come to its end. wait is true when this worker has nothing left to do
-// but to wait for others, whose partitions it takes over should they fail.
-func (s *Source) over(ctx context.Context) (over, wait bool) {
+// over reports whether the whole read has come to its end. A worker that has nothing left to do waits for others,
+// whose partitions it takes over should they fail.
+func (s *Source) over(ctx context.Context) bool {
 	e := &s.poll.ending
 	s.mu.Lock()
 	open, coming, ended := false, len(s.owned) > len(s.held), map[string]int{}
 	for tp, h := range s.held {
-		open = open || !h.ended && !s.isThrough(tp.Topic)
+		open = open || h.leaving || !h.ended && !s.isThrough(tp.Topic)
 		ended[tp.Topic]++
 	}
 	alone := s.names == nil && s.cfg.Repartition == nil
@@ -59,30 +60,36 @@ func (s *Source) over(ctx context.Context) (over, wait bool) {
 		alone = alone && s.parts[topic] > 0 && ended[topic] == s.parts[topic]
 	}
 	s.mu.Unlock()
+	if e.ill && (open || alone) { // it is not asked any more
+		e.ill = false
+		s.t.healed(trouble{kind: troubleStart})
+	}
 	switch {
 	case open:
 		e.open = true
-		return false, false
-	case coming: // perhaps with nothing to read, which would wake nobody
-		return false, true
+		return false
+	case coming: // perhaps with nothing to read
+		return false
 	case alone: // nobody else has any
 	case time.Since(e.asked) < askGroupAgain:
-		return false, true
+		return false
 	default:
 		e.asked = time.Now()
 		done, err := s.groupIsDone(ctx)
 		if err != nil && ctx.Err() == nil {
+			e.ill = true
 			s.t.note(trouble{kind: troubleStart}, err)
 		} else if err == nil {
+			e.ill = false
 			s.t.healed(trouble{kind: troubleStart})
 		}
 		if !done {
 			e.open = e.open || err == nil
-			return false, true
+			return false
 		}
 	}
 	s.sayOver()
-	return true, false
+	return true
 }
 
 func (s *Source) sayOver() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -137,13 +138,18 @@ func (g *guard) partitions(ctx context.Context, topics kadm.TopicDetails) {
 	if !waits && !polled {
 		return // nobody asks for records: limits are full
 	}
-	ends, err := g.ends(ctx, held)
-	if err != nil {
-		return // the looks at the topics tell of brokers that do not answer
+	seen := allOfLog
+	if g.s.set.text("isolation.level") == "read_committed" {
+		seen = stableOfLog
 	}
+	ends := g.s.endsOf(ctx, topics, slices.Collect(maps.Keys(held)), seen)
+	waiting := map[streammanager.TopicPartition]int64{}
 	for tp, next := range held {
-		end, ok := ends.Lookup(tp.Topic, tp.Partition)
-		if !ok || end.Err != nil || end.Offset <= next {
+		end, ok := ends[tp]
+		if !ok || end <= next {
+			if ok && g.s.untilOf(tp) < noEnd {
+				waiting[tp] = next
+			}
 			continue
 		}
 		who := suspect{streammanager.StallPartition, tp}
@@ -162,8 +168,9 @@ func (g *guard) partitions(ctx context.Context, topics kadm.TopicDetails) {
 			}
 			continue
 		}
-		g.starved(who, sus, end.Offset)
+		g.starved(who, sus, end)
 	}
+	g.short(ctx, topics, waiting)
 }
 
 func (g *guard) starved(who suspect, sus *suspicion, end int64) {
@@ -174,22 +181,6 @@ func (g *guard) starved(who suspect, sus *suspicion, end int64) {
 		func() { g.s.refetch(tp, next) },
 		func() { g.s.forget(tp.Topic) },
 		g.giveUp(err))
-}
-
-// ends asks for the ends of the log as readers see them.
-func (g *guard) ends(ctx context.Context, held map[streammanager.TopicPartition]int64) (kadm.ListedOffsets, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	var topics []string
-	for tp := range held {
-		if !slices.Contains(topics, tp.Topic) {
-			topics = append(topics, tp.Topic)
-		}
-	}
-	if g.s.set.text("isolation.level") == "read_committed" {
-		return g.s.adm.ListCommittedOffsets(ctx, topics...)
-	}
-	return g.s.adm.ListEndOffsets(ctx, topics...)
 }
 
 // group looks at what the coordinator says of the group.

@@ -48,6 +48,11 @@ func (p polling) next(t *testing.T, r *record) string {
 	select {
 	case v := <-p.records:
 		return v
+	default:
+	}
+	select {
+	case v := <-p.records:
+		return v
 	case err := <-p.err:
 		t.Fatalf("Poll: %v", err)
 	case <-limit.C:

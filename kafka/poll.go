@@ -67,13 +67,10 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 		}
 		most := time.Duration(noEnd)
 		if s.bounded() {
-			over, idle := s.over(ctx)
-			if over {
+			if s.over(ctx) {
 				return streammanager.Polled{}, io.EOF
 			}
-			if idle {
-				most = askGroupAgain
-			}
+			most = askGroupAgain // what was waited for may be another's by then
 		}
 		wait, cancel := s.untilRested(ctx, most)
 		s.asking.begin()

@@ -104,13 +104,14 @@ type Source struct {
 
 // holding is a partition that the stream was told of.
 type holding struct {
-	start beginning // what was told
-	next  int64     // offset after the last delivered record
-	stale bool      // the group may have given it to another worker since
-	seen  int64     // offset after the last that the stream was told
-	until int64     // where reading ends
-	ended bool      // next is there
-	gap   gap       // what was passed over last, being out of range
+	start   beginning // what was told
+	next    int64     // offset after the last delivered record
+	stale   bool      // the group may have given it to another worker since
+	seen    int64     // offset after the last that the stream was told
+	until   int64     // where reading ends
+	ended   bool      // next is there
+	leaving bool      // it is being revoked
+	gap     gap       // what was passed over last, being out of range
 }
 
 var (

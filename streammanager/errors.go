@@ -23,12 +23,14 @@ const (
 	ReasonGroup      Reason = "group"      // this worker was put out of its consumer group
 	ReasonUnreadable Reason = "unreadable" // what is at a position cannot be read
 	ReasonStalled    Reason = "stalled"    // something stood still and could not be set going
-	ReasonOther      Reason = "other"
+	// ReasonTransaction: no further transaction is possible, as when another worker has the same transactional id.
+	ReasonTransaction Reason = "transaction"
+	ReasonOther       Reason = "other"
 )
 
 // Reasons returns all of them.
 func Reasons() []Reason {
-	return []Reason{ReasonOpen, ReasonSource, ReasonSink, ReasonGroup, ReasonUnreadable, ReasonStalled, ReasonOther}
+	return []Reason{ReasonOpen, ReasonSource, ReasonSink, ReasonGroup, ReasonUnreadable, ReasonStalled, ReasonTransaction, ReasonOther}
 }
 
 // FailedError is how a stream fails that may be started again: why, and where if that is known. A failure at

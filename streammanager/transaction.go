@@ -170,7 +170,7 @@ func (l *loop) transactionEnded(e *committed) {
 	switch {
 	case e.err != nil:
 		tx.state = txAborted
-		l.fail(fmt.Errorf("ending a transaction: %w", e.err))
+		l.fail(failed(ReasonTransaction, fmt.Errorf("ending a transaction: %w", e.err)))
 	case tx.state == txAborting:
 		tx.state = txAborted
 		l.leaveEpochs() // those that came meanwhile: the source was taken back to what is committed
