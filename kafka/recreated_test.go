@@ -57,6 +57,11 @@ func TestATopicThatIsMadeAgainIsReadFromItsFirstRecord(t *testing.T) {
 			if n := r.log.count("deleted and made again"); n != 1 {
 				t.Errorf("it was said %d times:\n%s", n, r.log.text.String())
 			}
+			for _, line := range []string{"topic begun\" topic=in partitions=2 start=latest", "topic begun\" topic=in partitions=3 start=earliest"} {
+				if r.log.count(line) != 1 {
+					t.Errorf("%q is not said once:\n%s", line, r.log.text.String())
+				}
+			}
 			if n := r.src.Stalled()[streammanager.StallTopic]; n != 1 {
 				t.Errorf("counted %d times", n)
 			}

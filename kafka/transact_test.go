@@ -212,6 +212,9 @@ func TestASecondWorkerWithTheSameTransactionalIDIsNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `transactional id "same" was taken over: another worker uses it`) {
 		t.Errorf("the streams ended with: %v", err)
 	}
+	if failed := (*streammanager.FailedError)(nil); !errors.As(err, &failed) || failed.Reason != streammanager.ReasonTransaction {
+		t.Errorf("it fails for %+v, want the reason that is told of transactions", failed)
+	}
 }
 
 func TestARecordThatTheTopicRefusesInATransactionBecomesAnErrorEvent(t *testing.T) {

@@ -3,6 +3,7 @@ package streammanager_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,18 +71,12 @@ func TestABoundedSourceWhosePartitionIsTakenAwayBeforeItIsFinishedIsReadAgain(t 
 
 var errNotNow = errors.New("not now")
 
-func refuseCommits(src *memSource, err error) {
-	src.mu.Lock()
-	defer src.mu.Unlock()
-	src.commitErr = err
-}
-
 // A run that ends well has its end committed: a second one would begin anew otherwise.
 func TestABoundedSourceEndsOnceItsEndIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, true, streammanager.Config{CommitInterval: time.Second}, func(b *streammanager.Builder) { b.Process(takes(0)) })
 		h.src.add(0, "a", "0")
-		refuseCommits(h.src, errNotNow)
+		h.src.refuse(errNotNow)
 		done := make(chan error, 1)
 		go func() { done <- h.stream.Run(t.Context()) }()
 		time.Sleep(3 * time.Minute)
@@ -93,10 +88,44 @@ func TestABoundedSourceEndsOnceItsEndIsCommitted(t *testing.T) {
 		if err := h.stream.Status().Ready; err == nil {
 			t.Error("it is ready, although positions are not kept")
 		}
-		refuseCommits(h.src, nil)
+		h.src.refuse(nil)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 		h.offsets(t, 1)
+	})
+}
+
+// tardy is a source whose first word that it has ended comes late.
+type tardy struct {
+	*memSource
+	says chan struct{}
+}
+
+func (s tardy) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {
+	got, err := s.memSource.Poll(ctx, limit)
+	if errors.Is(err, io.EOF) {
+		<-s.says
+	}
+	return got, err
+}
+
+func TestAnEndThatWasFoundBeforeAPartitionWasGivenIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newMemSource(true)
+		says := make(chan struct{})
+		h := newHarnessOver(t, src, tardy{src, says}, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(takes(time.Second)) })
+		src.add(0, "a", "0")
+		done := make(chan error, 1)
+		go func() { done <- h.stream.Run(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		src.addTo(tp{"in", 1}, "b", "of another worker")
+		src.assign(tp{"in", 1})
+		synctest.Wait()
+		close(says)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		h.offsets(t, 1, 1)
 	})
 }

@@ -52,7 +52,7 @@ func (s *slowCommit) tries(at tp) (n int) {
 func TestAFailedCommitIsSaidWithItsPlaceAndTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.Process(try(pass)) })
-		h.src.commitErr = errTest
+		h.src.refuse(errTest)
 		h.src.add(0, "a", "a")
 		stop := h.serve(t)
 		time.Sleep(time.Minute)
@@ -60,13 +60,14 @@ func TestAFailedCommitIsSaidWithItsPlaceAndTriedAgain(t *testing.T) {
 		if want := `level=WARN msg="commit failed" pipeline=test topic=in partition=0 offset=1 err="test failure"`; !strings.Contains(h.logged(), want) {
 			t.Errorf("logged %.1000q, want %q in it", h.logged(), want)
 		}
-		h.src.mu.Lock()
-		h.src.commitErr = nil
-		h.src.mu.Unlock()
+		h.src.refuse(nil)
 		time.Sleep(2 * time.Second) // nothing new is read or finished meanwhile
 		h.offsets(t, 1)
 		time.Sleep(time.Minute)
-		if n := len(h.src.commits); n != 1 {
+		h.src.mu.Lock()
+		n := len(h.src.commits)
+		h.src.mu.Unlock()
+		if n != 1 {
 			t.Errorf("%d commits, want 1: what was kept is not sent again", n)
 		}
 		stop()

@@ -198,6 +198,13 @@ func (s *memSource) isPaused(partition int32) bool {
 	return s.paused[tp{"in", partition}]
 }
 
+// refuse has commits fail with err, or be taken again.
+func (s *memSource) refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commitErr = err
+}
+
 func (s *memSource) offset(partition int32) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

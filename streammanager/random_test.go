@@ -197,13 +197,9 @@ func (r *run) fault() {
 		r.sinkBad = !r.sinkBad
 		r.mu.Unlock()
 	case 3:
-		r.h.src.mu.Lock()
-		r.h.src.commitErr = errTest
-		r.h.src.mu.Unlock()
+		r.h.src.refuse(errTest)
 		time.Sleep(2 * time.Second)
-		r.h.src.mu.Lock()
-		r.h.src.commitErr = nil
-		r.h.src.mu.Unlock()
+		r.h.src.refuse(nil)
 	}
 	// A position never lies beyond an unfinished record, and never goes back.
 	r.checkPositions()

@@ -28,13 +28,9 @@ func callNotes(called *notes) streammanager.Step {
 
 // crash ends a stream as a kill does: it may commit no more.
 func crash(h *harness, stop func() error) {
-	h.src.mu.Lock()
-	h.src.commitErr = errTest
-	h.src.mu.Unlock()
+	h.src.refuse(errTest)
 	_ = stop() // what it says is heard by nobody
-	h.src.mu.Lock()
-	h.src.commitErr = nil
-	h.src.mu.Unlock()
+	h.src.refuse(nil)
 }
 
 func TestWhatIsFinishedBehindAStuckEventIsNotCalledAgainAfterACrash(t *testing.T) {

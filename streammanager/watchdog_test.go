@@ -115,7 +115,7 @@ func TestCommitsThatFailAreSaidOnceAMinuteAndHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		h := newHarness(t, false, streammanager.Config{Metrics: reg}, func(b *streammanager.Builder) { b.Process(try(pass)) })
-		h.src.commitErr = errTest
+		h.src.refuse(errTest)
 		h.src.add(0, "k", "a")
 		stop := h.serve(t)
 		time.Sleep(50 * time.Second)
@@ -127,9 +127,7 @@ func TestCommitsThatFailAreSaidOnceAMinuteAndHeal(t *testing.T) {
 		if n := strings.Count(h.logged(), "commit failed"); n != 2 || stalled(t, reg, streammanager.StallCommit) != 1 {
 			t.Errorf("said %d times in 80 seconds, want 2; counted %v times", n, stalled(t, reg, streammanager.StallCommit))
 		}
-		h.src.mu.Lock()
-		h.src.commitErr = nil
-		h.src.mu.Unlock()
+		h.src.refuse(nil)
 		time.Sleep(20 * time.Second)
 		h.ready(t)
 		h.offsets(t, 1)
