@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/kafka"
@@ -337,5 +339,34 @@ func TestMomentsThatMeanNothingAreRefused(t *testing.T) {
 		if !errors.As(err, &key) || key.Key != tt.key || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("start %q until %q force %v: %v, want %q of key %q", tt.start, tt.until, tt.force, err, tt.want, tt.key)
 		}
+	}
+}
+
+// A log that was cut below where the read has come to is read again from where out_of_range says, but never from before
+// the start.
+func TestABoundedReadOfALogThatWasCutBeginsNoEarlierThanItsStart(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	writeAt(t, cl, 0, 1, 2, 3, 4, 5, 6)
+	r := open(t, c, ranged("2020-01-01T03:00:00Z", "latest"))
+	if got := text(r.poll(t, 4)); got != "3 4 5 6" {
+		t.Fatal(got)
+	}
+	c.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+		part := kmsg.NewListOffsetsResponseTopicPartition()
+		part.Offset = 4 // the end, where 6 are read
+		if req.(*kmsg.ListOffsetsRequest).Topics[0].Partitions[0].Timestamp == -2 {
+			part.Offset = 0
+		}
+		topic := kmsg.NewListOffsetsResponseTopic()
+		topic.Topic, topic.Partitions = "in", append(topic.Partitions, part)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	r.src.Rewind(map[tp]int64{{Topic: "in"}: 5})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.OffsetOutOfRange, Count: 1})
+	if got := text(r.poll(t, 4)); got != "3 4 5 6" {
+		t.Errorf("read %q again, want what lies behind the start", got)
 	}
 }

@@ -293,6 +293,8 @@ func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition
 	}
 	if to > at {
 		to = min(to, h.until)
+	} else if to < at { // a bounded read has no part in what lies before it
+		to = max(to, min(h.start.meta.span.from, last))
 	}
 	skipped := max(to-at, 0) - h.gap.overlap(at, to) // Poll alone sets it
 	if !s.resume(tp, h, at, to) {

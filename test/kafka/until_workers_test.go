@@ -61,7 +61,13 @@ func TestABoundedReadOfWorkersOfWhichOneIsKilledEndsWithAllOfIt(t *testing.T) {
 			if status, _ := again.Wait(); status != 0 || !strings.Contains(again.Log(), "nothing is left to read") {
 				t.Errorf("a further run ended with status %d:\n%s", status, again.Log())
 			}
-			// By now the further run has ended the transaction that the killed worker had left open, which hid what came behind it.
+			waitFor(t, "the transaction that the killed worker had left open has timed out", func() bool { // it hides what came behind it
+				stable, err := u.c.Admin.ListCommittedOffsets(t.Context(), u.output)
+				must(t, err)
+				all, err := u.c.Admin.ListEndOffsets(t.Context(), u.output)
+				must(t, err)
+				return fmt.Sprint(stable.Offsets()) == fmt.Sprint(all.Offsets())
+			})
 			b := u.read()
 			if b.Lost > 0 || b.Disordered > 0 || b.Moved > 0 || b.failed > 0 {
 				t.Errorf("delivered %v and %d error events, want nothing lost, out of order, moved or failed", b.Delivery, b.failed)
