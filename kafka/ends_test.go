@@ -30,8 +30,10 @@ func TestARetentionShorterThanTheAgeOfABoundedReadIsSaid(t *testing.T) {
 		want        string // in the line; empty: it is not said
 	}{
 		{name: "shorter", start: "-24h", configs: map[string]*string{"retention.ms": new("3600000")}, want: "start=-24h age=24h0m0s retention=1h0m0s partitions_cut=0"},
-		{name: "shorter, of a compacted topic that deletes too", start: "-24h", want: "retention=1h0m0s",
-			configs: map[string]*string{"retention.ms": new("3600000"), "cleanup.policy": new("compact,delete")}},
+		{
+			name: "shorter, of a compacted topic that deletes too", start: "-24h", want: "retention=1h0m0s",
+			configs: map[string]*string{"retention.ms": new("3600000"), "cleanup.policy": new("compact,delete")},
+		},
 		{name: "longer", start: "-24h", configs: map[string]*string{"retention.ms": new("172800000")}},
 		{name: "for ever", start: "-24h", configs: map[string]*string{"retention.ms": new("-1")}},
 		{name: "as long as a number holds", start: "-24h", configs: map[string]*string{"retention.ms": new("9223372036854775807")}},
@@ -116,8 +118,10 @@ func keptRange(t *testing.T, adm *kadm.Client, at, until int64) {
 	}
 	id := found["in"].ID
 	var o kadm.Offsets
-	o.Add(kadm.Offset{Topic: "in", At: at, LeaderEpoch: -1,
-		Metadata: fmt.Sprintf("enricher/1 topic=%s at=%d read=earliest..latest from=0 until=%d", base64.RawURLEncoding.EncodeToString(id[:]), at, until)})
+	o.Add(kadm.Offset{
+		Topic: "in", At: at, LeaderEpoch: -1,
+		Metadata: fmt.Sprintf("enricher/1 topic=%s at=%d read=earliest..latest from=0 until=%d", base64.RawURLEncoding.EncodeToString(id[:]), at, until),
+	})
 	if err := adm.CommitAllOffsets(t.Context(), "g", o); err != nil {
 		t.Fatal(err)
 	}
