@@ -246,3 +246,28 @@ func TestABoundedReadHasNotEndedWhileItsPartitionsAreGivenBack(t *testing.T) {
 		t.Errorf("Poll = %v while a partition is given back, want no end", err)
 	}
 }
+
+// What compaction has taken from before the end leaves nothing there to finish: the position comes to the end all the same.
+func TestAnEndBehindRecordsThatCompactionTookIsCommitted(t *testing.T) {
+	c, cl, adm := fake(t, 0)
+	made, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": new("compact")}, "in")
+	if err != nil || made.Err != nil {
+		t.Fatal(err, made.Err)
+	}
+	for i, key := range []string{"a", "b", "b", "c"} {
+		r := &kgo.Record{Topic: "in", Key: []byte(key), Value: fmt.Append(nil, i+1), Timestamp: hour(i + 1)}
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := open(t, c, ranged("earliest", "2020-01-01T03:00:00Z")) // up to the second b
+	r.untilHeld(t, 1)
+	r.src.Close(context.Background())
+	c.Compact() // takes the first
+	if got := toTheEnd(t, open(t, c, ranged("earliest", "2020-01-01T03:00:00Z"))); got != "1" {
+		t.Errorf("read %q, want 1", got)
+	}
+	if got := committed(t, adm)[0]; got != 2 {
+		t.Errorf("committed %d, want the end at 2", got)
+	}
+}

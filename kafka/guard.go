@@ -147,7 +147,7 @@ func (g *guard) partitions(ctx context.Context, topics kadm.TopicDetails) {
 	for tp, next := range held {
 		end, ok := ends[tp]
 		if !ok || end <= next {
-			if ok && g.s.untilOf(tp) < noEnd {
+			if ok && g.s.untilOf(tp) < noEnd { // a bounded read waits there
 				waiting[tp] = next
 			}
 			continue

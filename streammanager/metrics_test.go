@@ -46,6 +46,7 @@ func TestGaugesAndDurationsTellWhatIsGoingOn(t *testing.T) {
 		stop := h.start(t)
 		check := func(when string, want map[string]float64) {
 			t.Helper()
+			synctest.Wait() // the loop may look at the same moment
 			got := gathered(t, reg)
 			for name, v := range want {
 				if got[name] != v {
