@@ -250,7 +250,7 @@ func TestABoundedReadHasNotEndedWhileItsPartitionsAreGivenBack(t *testing.T) {
 // What compaction has taken from before the end leaves nothing there to finish: the position comes to the end all the same.
 func TestAnEndBehindRecordsThatCompactionTookIsCommitted(t *testing.T) {
 	c, cl, adm := fake(t, 0)
-	made, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": new("compact")}, "in")
+	made, err := adm.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": new("compact"), "retention.ms": new("-1")}, "in")
 	if err != nil || made.Err != nil {
 		t.Fatal(err, made.Err)
 	}
