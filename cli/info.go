@@ -28,6 +28,9 @@ func (a *app) validateCommand() *cobra.Command {
 				return err
 			}
 			for _, p := range loaded {
+				for _, idle := range p.Idle() {
+					fmt.Fprintln(a.stderr, idle)
+				}
 				text := "ok, with variables that are not set" // as the flag allows
 				if worst, err := p.WorstCaseBytes(); err == nil {
 					text = "ok; its events take at most " + worst.String()

@@ -20,6 +20,7 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true
+	s.waits.Store(false)
 	s.t.healed(trouble{kind: troubleGroup})
 	for _, tp := range flat(added) {
 		s.owned[tp] = struct{}{}

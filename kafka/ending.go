@@ -106,7 +106,8 @@ func (s *Source) sayOver() {
 	case s.begun.Load():
 		s.t.log.Warn("kafka: nothing lies between start and until", "start", s.cfg.Start, "until", s.cfg.Until)
 	default:
-		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use another group, to go on change until",
+		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use another group, "+
+			"to go on, write until as a time, such as "+time.Now().UTC().Format(time.RFC3339),
 			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
 	}
 }

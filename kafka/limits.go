@@ -34,6 +34,7 @@ type limits struct {
 	t       *troubles
 	most    int64                   // what the client allows itself
 	see     func(kadm.TopicDetails) // gets the topics that were found
+	cure    string                  // of a topic that does not exist; empty: somebody else says so
 	forgive bool                    // that a topic does not exist is no trouble: it comes into being when it is written to, or its events are at fault
 	adm     *kadm.Client
 	nudge   chan struct{}
@@ -147,7 +148,7 @@ func (l *limits) refresh() bool {
 		_, err := l.adm.BrokerMetadata(ctx)
 		return answered(l.ctx, l.t, err)
 	}
-	well := l.forgive || lookAt(l.ctx, l.adm, l.t, "create it, or correct the sink's topic", topics, l.see)
+	well := l.forgive || lookAt(l.ctx, l.adm, l.t, l.cure, topics, l.see)
 	return answered(l.ctx, l.t, l.ask(ctx, topics...)) && well
 }
 

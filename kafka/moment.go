@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,13 +15,16 @@ type moment struct {
 	at   time.Time     // where ago is 0
 }
 
-// parseMoment reads what start and until may be.
-func parseMoment(text string) (moment, error) {
-	if text == Earliest || text == Latest {
+// leastMillis is the least number that is taken for milliseconds since 1970, in 1973. What is less is mostly seconds.
+const leastMillis = 100_000_000_000
+
+// parseMoment reads what start and until may be: a time, or one of words.
+func parseMoment(text string, words ...string) (moment, error) {
+	if slices.Contains(words, text) {
 		return moment{word: text}, nil
 	}
 	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
-		return moment{at: time.UnixMilli(ms)}, nil
+		return ofMillis(ms)
 	}
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return moment{at: at}, nil
@@ -32,7 +36,41 @@ func parseMoment(text string) (moment, error) {
 	case err == nil && ago > 0 && !strings.HasPrefix(text, "+"):
 		return moment{}, fmt.Errorf("%q lies ahead: write -%s for so long ago", text, text)
 	}
-	return moment{}, fmt.Errorf("%q is neither %s nor %s, nor a time as 2026-01-31T08:00:00Z, as milliseconds since 1970, or as an age such as -24h", text, Earliest, Latest)
+	if hours := inHours(text); hours != "" {
+		return moment{}, fmt.Errorf("%q is no age, whose longest unit is the hour: write %s", text, hours)
+	}
+	const times = "a time as 2026-01-31T08:00:00Z, as milliseconds since 1970, or as an age such as -24h"
+	switch len(words) {
+	case 0:
+		return moment{}, fmt.Errorf("%q is no %s", text, strings.TrimPrefix(times, "a "))
+	case 1:
+		return moment{}, fmt.Errorf("%q is neither %s nor %s", text, words[0], times)
+	}
+	return moment{}, fmt.Errorf("%q is neither %s, nor %s", text, strings.Join(words, " nor "), times)
+}
+
+// ofMillis returns the time that is ms after 1970, and refuses what was meant as seconds.
+func ofMillis(ms int64) (moment, error) {
+	m := moment{at: time.UnixMilli(ms)}
+	day := m.at.UTC().Format(time.DateOnly)
+	switch {
+	case ms >= leastMillis:
+		return m, nil
+	case ms*1000 >= leastMillis:
+		return moment{}, fmt.Errorf("%d is %s: milliseconds are wanted, write %d", ms, day, ms*1000)
+	}
+	return moment{}, fmt.Errorf("%d is %s: milliseconds since 1970 are wanted, %d or more", ms, day, int64(leastMillis))
+}
+
+// inHours returns an age of days or weeks as one of hours, "" where text is none.
+func inHours(text string) string {
+	for unit, hours := range map[string]int64{"d": 24, "w": 7 * 24} {
+		number, ok := strings.CutSuffix(text, unit)
+		if n, err := strconv.ParseInt(strings.TrimPrefix(number, "-"), 10, 16); ok && err == nil && n > 0 {
+			return fmt.Sprintf("-%dh", n*hours)
+		}
+	}
+	return ""
 }
 
 // ParseTime reads a time as start and until take it: RFC 3339, milliseconds since 1970, or an age such as -24h, which
@@ -40,8 +78,8 @@ func parseMoment(text string) (moment, error) {
 func ParseTime(text string, now time.Time) (at time.Time, name string, err error) {
 	m, err := parseMoment(text)
 	switch {
-	case err != nil || m.word != "":
-		return at, "", fmt.Errorf("%q is no time as 2026-01-31T08:00:00Z, as milliseconds since 1970, or as an age such as -24h", text)
+	case err != nil:
+		return at, "", err
 	case m.time(now).After(now):
 		return at, "", fmt.Errorf("%s lies in the future", text)
 	}
@@ -82,7 +120,7 @@ func (s *Source) checkMoments() error {
 		c.Start = Earliest
 	}
 	var err error
-	if s.start, err = parseMoment(c.Start); err != nil {
+	if s.start, err = parseMoment(c.Start, Earliest, Latest); err != nil {
 		return keyErrorf("start", "%w", err)
 	}
 	if s.start.time(now).After(now) {
@@ -94,13 +132,16 @@ func (s *Source) checkMoments() error {
 		}
 		return nil
 	}
-	if s.until, err = parseMoment(c.Until); err != nil {
+	if c.Until == Earliest {
+		return keyErrorf("until", "nothing lies before the first record: write %s, or a time", Latest)
+	}
+	if s.until, err = parseMoment(c.Until, Latest); err != nil {
 		return keyErrorf("until", "%w", err)
 	}
 	switch {
 	case s.until.time(now).After(now):
 		return keyErrorf("until", "%s lies in the future, where no offset is known: write %s for all that is there at the start", c.Until, Latest)
-	case s.start.word == Latest || s.until.word == Earliest || !s.start.time(now).Before(s.until.time(now)):
+	case s.start.word == Latest || !s.start.time(now).Before(s.until.time(now)):
 		return keyErrorf("until", "nothing lies between start %s and until %s", c.Start, c.Until)
 	}
 	s.reading = s.start.String() + ".." + s.until.String()

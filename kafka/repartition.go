@@ -36,6 +36,9 @@ const (
 	settleAgain = 200 * time.Millisecond
 )
 
+// errMade says that the repartition topic was made a moment ago, so that brokers may not know it yet.
+var errMade = errors.New("the repartition topic was made a moment ago")
+
 // through keeps the repartition topic.
 type through struct {
 	mu        sync.Mutex // guards what follows
@@ -103,7 +106,9 @@ func (s *Source) keepThrough(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		s.t.note(about, err)
+		if !errors.Is(err, errMade) {
+			s.t.note(about, err)
+		}
 		if !pause(ctx, lookAgain) {
 			return
 		}
@@ -131,7 +136,7 @@ func (s *Source) prepareThrough(ctx context.Context) error {
 		if err := s.makeThrough(ctx); err != nil {
 			return err
 		}
-		return fmt.Errorf("the repartition topic %q was made a moment ago", r.Topic)
+		return errMade
 	}
 	if td.Err != nil {
 		return fmt.Errorf("looking for the repartition topic: %w", topicError(r.Topic, td.Err, "create it"))
@@ -185,7 +190,9 @@ func (s *Source) makeThrough(ctx context.Context) error {
 	made, err := s.adm.CreateTopic(ctx, r.Partitions, -1, map[string]*string{
 		"cleanup.policy": new("delete"), "retention.ms": new("-1"), "retention.bytes": new("-1"), "max.message.bytes": new(room),
 	}, r.Topic)
-	err = errors.Join(err, made.Err)
+	if err != nil && made.ErrMessage != "" {
+		err = fmt.Errorf("%w (%s)", err, made.ErrMessage)
+	}
 	switch {
 	case errors.Is(err, kerr.TopicAlreadyExists): // by another worker, just now
 	case err != nil:

@@ -25,6 +25,7 @@ type SinkConfig struct {
 	KeyOf   func(*event.Event) ([]byte, error) // finds the key of each, nil for none; left out: the event's own
 	Now     bool                               // stamps records with the time of writing instead of the event's
 	AnySize bool                               // lets a record be as large as its topic takes, whatever max.request.size says
+	Made    bool                               // the source makes the topic, and says what is wrong if it cannot
 
 	// WaitForTopics has a topic that TopicOf names and that does not exist waited for, as Topic is. Else the
 	// event is rejected after UnknownAfter.
@@ -145,7 +146,11 @@ func (s *Sink) newLimits(ctx context.Context) *limits {
 		most = min(most, s.set.number("max.request.size"))
 	}
 	notMissed := s.set.text("allow.auto.create.topics") == "true" || s.cfg.TopicOf != nil && !s.cfg.WaitForTopics
-	return newLimits(ctx, s.t, most, notMissed)
+	l := newLimits(ctx, s.t, most, notMissed)
+	if !s.cfg.Made {
+		l.cure = "create it, or correct the sink's topic"
+	}
+	return l
 }
 
 func (s *Sink) opts(ctx context.Context, l *limits) []kgo.Opt {

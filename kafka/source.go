@@ -97,6 +97,7 @@ type Source struct {
 	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
 	skipped  atomic.Int64
 	room     atomic.Int64 // bytes of metadata that brokers take beside an offset
+	waits    atomic.Bool  // for its first place in the group, for longer than that takes by itself
 	begun    atomic.Bool  // this worker has fixed the ends of a bounded read
 	ended    atomic.Bool  // a bounded read has come to its end
 	poll     poll         // belongs to Poll
@@ -205,6 +206,7 @@ func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	close(s.opened)
 	s.set.sayIdle(s.t.log)
 	s.watching.Go(func() { s.watch(s.calls) })
+	s.watching.Go(func() { s.sayWaits(s.calls) })
 	if s.cfg.Repartition != nil {
 		s.watching.Go(func() { s.keepThrough(s.calls) })
 	}
@@ -237,24 +239,6 @@ func (s *Source) Close(ctx context.Context) {
 	s.t.end()
 	s.tell.Lock() // wait for a call that was under way
 	defer s.tell.Unlock()
-}
-
-// closeClient closes cl, and ends it the hard way when ctx ends or that takes too long.
-func closeClient(ctx context.Context, cl *kgo.Client, end context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	defer context.AfterFunc(ctx, end)()
-	leave, left := halfOf(ctx)
-	_ = cl.LeaveGroupContext(leave) // an error means that the group finds out by itself
-	left()
-	cl.Close()
-	end()
-}
-
-// halfOf returns a context that ends in the middle of the time that ctx has.
-func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
-	until, _ := ctx.Deadline()
-	return context.WithTimeout(ctx, time.Until(until)/2)
 }
 
 // Commit implements streammanager.Committer.
@@ -356,14 +340,14 @@ func (s *Source) Health() error {
 	if err := s.t.worst(troubleTransaction); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	joined := s.joined
-	s.mu.Unlock()
-	if joined {
+	if s.isJoined() {
 		return nil
 	}
 	if err := s.t.worst(troubleBroker); err != nil {
 		return err
+	}
+	if s.waits.Load() {
+		return errors.New(s.waitsFor())
 	}
 	return fmt.Errorf("consumer group %q is not joined yet", s.cfg.Group)
 }

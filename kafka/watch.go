@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // watch looks whether the topics exist and something stands still, more often while something is wrong.
@@ -135,7 +137,7 @@ func (e *noAnswerError) Error() string {
 }
 func (e *noAnswerError) Unwrap() error { return e.err }
 
-// lookAt notes which topics do not exist, and reports whether all do. see gets what was found.
+// lookAt notes which topics do not exist, unless there is no cure for it, and reports whether all do. see gets what was found.
 func lookAt(ctx context.Context, adm *kadm.Client, t *troubles, cure string, topics []string, see func(kadm.TopicDetails)) bool {
 	ask, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -148,8 +150,9 @@ func lookAt(ctx context.Context, adm *kadm.Client, t *troubles, cure string, top
 	for _, name := range topics {
 		about := trouble{kind: troubleTopic, about: name}
 		if err := found[name].Err; err != nil {
-			t.note(about, topicError(name, err, cure))
-			well = false
+			if well = false; cure != "" || !errors.Is(err, kerr.UnknownTopicOrPartition) {
+				t.note(about, topicError(name, err, cure))
+			}
 			continue
 		}
 		t.healed(about)

@@ -171,6 +171,8 @@ func TestFaultsOfAReplaysFlagsAreSaid(t *testing.T) {
 		o    pipeline.ReplayOptions
 		want string
 	}{
+		{pipeline.ReplayOptions{Since: "1700000000"}, "--since: 1700000000 is 1970-01-20: milliseconds are wanted, write 1700000000000"},
+		{pipeline.ReplayOptions{Until: "-7d"}, `--until: "-7d" is no age, whose longest unit is the hour: write -168h`},
 		{pipeline.ReplayOptions{Since: "latest"}, `--since: "latest" is no time`},
 		{pipeline.ReplayOptions{Until: "2200-01-01T00:00:00Z"}, "--until: 2200-01-01T00:00:00Z lies in the future"},
 		{pipeline.ReplayOptions{Since: "-1h", Until: "-2h"}, "--since: nothing lies between -1h and -2h"},

@@ -6,7 +6,7 @@ import (
 
 // config is a pipeline file. The tags of its fields are the one declaration of each key: yaml is its
 // name, doc its line in the docs, default its text when left out, and required, enum and min what they
-// say; refuse is a value that people will try in vain, and why the reason.
+// say; refuse is a value that people will try in vain, for a map any single one, and why the reason.
 type config struct {
 	Name            string             `yaml:"name" required:"true" doc:"name of the job, label of its metrics, and consumer group unless source.kafka.group says otherwise"`
 	Kafka           connection         `yaml:"kafka" doc:"connection of every kafka: below that does not say otherwise"`
@@ -28,7 +28,7 @@ type config struct {
 	Instance        string             `yaml:"instance" doc:"name of this worker, which stays over a restart: a StatefulSet's ${HOSTNAME}, YARN's ${COMPONENT_INSTANCE_NAME}; never a container's id, which changes; left out: a random one, which exactly_once refuses"`
 	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets, and the length of a transaction with exactly_once"`
 	ShutdownTimeout functions.Duration `yaml:"shutdown_timeout" default:"30s" min:"1ms" doc:"time to finish when stopped; what is unfinished then is read again"`
-	Restart         restart            `yaml:"restart" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
+	Restart         restart            `yaml:"restart" why:"a restart cannot be switched off: write {attempts: 1} for one start at least after a failure, then the pipeline ends" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
 	Gateway         gateway            `yaml:"gateway" doc:"the HTTP server of the process"`
 }
 

@@ -110,6 +110,10 @@ func (d *decoder) fill(n *node, v reflect.Value, path string, tag reflect.Struct
 		v.Set(reflect.New(v.Type().Elem()))
 		d.fill(n, v.Elem(), path, tag)
 	case reflect.Struct:
+		if why := tag.Get("why"); why != "" && n.kind == yaml.ScalarNode {
+			d.at(n, -1, path, "%s", why)
+			return
+		}
 		d.structure(n, v, path, nil)
 	case reflect.Slice:
 		d.list(n, v, path)

@@ -24,6 +24,8 @@ func Docs(specs []functions.Spec) (string, error) {
 	d.section("`kafka.tls`", "tls", reflect.TypeFor[tlsConfig]())
 	d.section("`kafka.sasl`", "sasl", reflect.TypeFor[saslConfig]())
 	d.section("`source.kafka`", "source.kafka", reflect.TypeFor[kafkaSource]())
+	d.section("`source.kafka.start`", "source.kafka.start", reflect.TypeFor[start]())
+	d.note("`start: -24h` is short for `start: {at: -24h}`.")
 	d.section("`source.file`, `sink.file`", "file", reflect.TypeFor[fileEnd]())
 	d.section("`sink.kafka`", "sink.kafka", reflect.TypeFor[kafkaSink]())
 	d.section("`error_sink`", "error_sink", reflect.TypeFor[errorSink]())

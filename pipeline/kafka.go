@@ -74,6 +74,29 @@ func (c *checker) checkOptions(path string, conn connection, sides ...kafka.Side
 	}
 }
 
+// Idle returns the client settings that have no effect where they stand. They are no fault of the file; a run
+// logs them.
+func (p *Pipeline) Idle() Problems {
+	d := p.reader()
+	idle := func(path string, c connection, side kafka.Side, other string) {
+		for name := range c.Options {
+			if at := join(join(path, "options"), name); p.has(at) && !optionFor(name, side) && slices.Contains(settings(), name) {
+				d.problem(at, "warning: has no effect here, it belongs to the %s", other)
+			}
+		}
+	}
+	if k := p.cfg.Source.Kafka; k != nil {
+		idle("source.kafka", k.connection, kafka.SourceSide, "sink")
+	}
+	if k := p.cfg.Sink.Kafka; k != nil {
+		idle("sink.kafka", k.connection, kafka.SinkSide, "source")
+	}
+	if e := p.cfg.ErrorSink; e != nil && e.Kafka != nil {
+		idle("error_sink.kafka", e.Kafka.connection, kafka.SinkSide, "source")
+	}
+	return d.problems.sorted()
+}
+
 func settings() []string {
 	var names []string
 	for _, o := range kafka.Options() {
