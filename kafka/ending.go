@@ -107,7 +107,7 @@ func (s *Source) sayOver() {
 		s.t.log.Warn("kafka: nothing lies between start and until", "start", s.cfg.Start, "until", s.cfg.Until)
 	default:
 		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use another group, "+
-			"to go on, write until as a time, such as "+time.Now().UTC().Format(time.RFC3339),
+			"to go on, write until as a time, such as "+written(time.Now()),
 			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
 	}
 }

@@ -97,6 +97,9 @@ func (m moment) String() string {
 	return m.at.UTC().Format(time.RFC3339Nano)
 }
 
+// written is a time as start and until may be written.
+func written(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
 // time returns the time that m is at, seen from now.
 func (m moment) time(now time.Time) time.Time {
 	switch {
