@@ -28,7 +28,7 @@ type config struct {
 	Instance        string             `yaml:"instance" doc:"name of this worker, which stays over a restart: a StatefulSet's ${HOSTNAME}, YARN's ${COMPONENT_INSTANCE_NAME}; never a container's id, which changes; left out: a random one, which exactly_once refuses"`
 	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets, and the length of a transaction with exactly_once"`
 	ShutdownTimeout functions.Duration `yaml:"shutdown_timeout" default:"30s" min:"1ms" doc:"time to finish when stopped; what is unfinished then is read again"`
-	Restart         restart            `yaml:"restart" why:"a restart cannot be switched off: write {attempts: 1} for one start at least after a failure, then the pipeline ends" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
+	Restart         restart            `yaml:"restart" why:"a restart cannot be switched off: write {attempts: 1}, the least, for a single start after failures in a row" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
 	Gateway         gateway            `yaml:"gateway" doc:"the HTTP server of the process"`
 }
 
