@@ -142,12 +142,12 @@ func (a *app) runReplay(ctx context.Context, p *pipeline.Pipeline, r *pipeline.R
 	rep.row("sent", s.Emitted, "")
 	rep.row("dropped", s.Dropped, "")
 	rep.row("failed again", s.Errors, byName(s.ErrorsByType))
-	rep.some("unfinished", unfinished(s), "they are replayed by the next run")
+	rep.some("unfinished", s.Unfinished, "they are replayed by the next run")
 	rep.leftOut(t)
 	switch {
 	case err != nil:
 		rep.end(began, "It failed. Run the same command again: it goes on behind what is finished.")
-	case !r.Over() || unfinished(s) > 0:
+	case !r.Over() || s.Unfinished > 0:
 		rep.end(began, "Stopped before the end. Run the same command again: it goes on behind what is finished.")
 	case t.Looked == 0:
 		rep.end(began, "Nothing was left to replay: all of the topic was looked at by runs with this filter before. --from-start begins anew.")
@@ -176,7 +176,7 @@ func (a *app) watchReplay(ctx context.Context, r *pipeline.Replay, runs *streamm
 			fmt.Fprintln(a.stderr, "Stopping: what is in progress is finished and committed, as far as the time reaches; a second signal ends it at once.")
 		case <-tick.C:
 			looked, left := r.Tally().Looked, r.Left()
-			bar.Show(max(looked-unfinished(runs.Status()), 0), looked+left)
+			bar.Show(max(looked-runs.Status().Unfinished, 0), looked+left)
 		}
 	}
 }

@@ -176,14 +176,7 @@ func (j *job) run(ctx context.Context) error {
 		j.log.Error("the pipeline failed", "err", err)
 	}
 	s := j.runs.Status()
-	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", unfinished(s),
+	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", s.Unfinished,
 		"passed_over", s.PassedOver, "skipped", s.Skipped, "took", time.Since(began).Round(time.Millisecond))
 	return err
-}
-
-// unfinished counts what was read and got no outcome: what a stop or a failure gave up is no longer in
-// flight, and still is unfinished. Read counts readings: an event that was read again, after going back
-// from a failure of the sink, counts once as unfinished for each reading before.
-func unfinished(s streammanager.Status) int64 {
-	return max(s.Read-s.Emitted-s.Dropped-s.Errors, 0)
 }

@@ -77,14 +77,14 @@ func (l *loop) forgetTransaction(why string, wait time.Duration) {
 	tx.cancel()
 	l.s.emitter.broken.Store(true)
 	l.s.assigned.hush(true)
-	r.active, r.at, r.offsets, r.kept = true, l.now.Add(wait), map[TopicPartition]Position{}, map[TopicPartition]int64{}
+	r.begin(l.now.Add(wait))
 	l.leaveEpochs()
 }
 
 // leaveEpochs ends the epochs that there are and notes from where the next ones read.
 func (l *loop) leaveEpochs() {
 	for p := range l.parts {
-		l.rewind.offsets[p.tp], l.rewind.kept[p.tp] = p.base, p.committed
+		l.rewind.offsets[p.tp], l.rewind.kept[p.tp], l.rewind.pending[p.tp] = p.base, p.committed, p.pending
 		l.endEpoch(p)
 	}
 }

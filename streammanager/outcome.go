@@ -216,6 +216,9 @@ func (l *loop) finish(u *unit, outcome string) {
 		u.settled = true
 		l.keep(u)
 		p.tracker.finish(u.number)
+		if l.tx == nil {
+			p.pending--
+		}
 		l.dirty = true
 		l.tell(toldOf(u, outcome, l.now.Sub(u.readAt)))
 	}

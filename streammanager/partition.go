@@ -34,6 +34,8 @@ type partition struct {
 	base      Position // of the last commit, or read from: where a transaction that is aborted goes back to
 	pictured  uint64   // version of the tracker that was committed
 	units     int      // unfinished events
+	pending   int      // read, and without an outcome that counted: given up ones too, and those of a transaction that is not committed
+	rereads   int      // those of pending that an epoch before this one read
 	bytes     int64    // their bytes
 	owing     int      // those whose outputs are not known yet
 	queue     []*unit  // of a chain without calls: what waits for the partition's task

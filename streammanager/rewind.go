@@ -14,6 +14,7 @@ type rewinding struct {
 	at      time.Time // when the new epochs begin
 	offsets map[TopicPartition]Position
 	kept    map[TopicPartition]int64 // what was committed, which may be less
+	pending map[TopicPartition]int   // events that are read again
 	tries   int                      // failures without much success between them
 	good    int                      // successes since the last one
 	culprit event.Position           // of the last one
@@ -32,6 +33,12 @@ func (r *rewinding) due(l *loop) time.Time {
 		return time.Time{}
 	}
 	return r.at
+}
+
+// begin has the epochs of now end, and new ones begin at the time given.
+func (r *rewinding) begin(at time.Time) {
+	r.active, r.at = true, at
+	r.offsets, r.kept, r.pending = map[TopicPartition]Position{}, map[TopicPartition]int64{}, map[TopicPartition]int{}
 }
 
 // forget leaves a partition out that was taken away meanwhile.
@@ -86,12 +93,12 @@ func (l *loop) sinkFailed(u *unit, err error) {
 		l.abort(txSink, wait)
 		return
 	}
-	r.active, r.at, r.offsets, r.kept = true, l.now.Add(wait), map[TopicPartition]Position{}, map[TopicPartition]int64{}
+	r.begin(l.now.Add(wait))
 	for p := range l.parts {
 		if p.revoking {
 			continue
 		}
-		r.offsets[p.tp], r.kept[p.tp] = p.tracker.snapshot(), p.committed
+		r.offsets[p.tp], r.kept[p.tp], r.pending[p.tp] = p.tracker.snapshot(), p.committed, p.pending
 		l.endEpoch(p)
 	}
 }
@@ -114,7 +121,7 @@ func (l *loop) settleRewind() {
 	var parts []*partition
 	for tp, at := range r.offsets {
 		p := l.s.assigned.add(tp, at)
-		p.committed = r.kept[tp]
+		p.committed, p.pending, p.rereads = r.kept[tp], r.pending[tp], r.pending[tp]
 		l.dirty = true
 		l.s.log.Debug(BeginsAnew, "topic", tp.Topic, "partition", tp.Partition, "offset", at.Offset, "finished", at.Finished)
 		l.parts[p] = struct{}{}

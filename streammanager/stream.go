@@ -311,9 +311,12 @@ type Status struct {
 	Read, Emitted, Dropped, Errors, Outputs int64
 	PassedOver                              int64 // read again although finished before; not in Read
 	Skipped                                 int64 // were gone before they could be read
-	ErrorsByType                            map[event.Type]int64
-	InFlightEvents                          int
-	InFlightBytes                           int64
+	// Unfinished are the events of this worker's partitions that were read and have no outcome yet, or one that is
+	// not committed with its transaction. When the stream has ended: those that it gave up.
+	Unfinished     int64
+	ErrorsByType   map[event.Type]int64
+	InFlightEvents int
+	InFlightBytes  int64
 }
 
 // publish brings gauges and status up to date, at the end of a turn of the loop.
@@ -336,7 +339,7 @@ func (s *Stream) publish(l *loop) {
 	}
 	s.status = m.counts
 	s.status.ErrorsByType = byType
-	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes
+	s.status.InFlightEvents, s.status.InFlightBytes, s.status.Unfinished = l.events, l.bytes, l.pending()
 }
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }

@@ -195,6 +195,9 @@ func (l *loop) transactionCommitted(e *committed) {
 			}
 		}
 	}
+	for p := range l.parts {
+		p.pending = p.rereads // all that was read in it is finished
+	}
 	for _, t := range tx.told {
 		l.count(t)
 	}
