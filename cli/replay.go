@@ -46,6 +46,11 @@ func (a *app) replayCommand() *cobra.Command {
 			if f.dryRun && f.fromStart {
 				return errors.New("--from-start changes where the next run begins, and --dry-run changes nothing: take one of them out")
 			}
+			for _, name := range []string{"since", "until", "where"} {
+				if flag := cmd.Flags().Lookup(name); flag.Changed && strings.TrimSpace(flag.Value.String()) == "" {
+					return fmt.Errorf("--%s: %q says nothing, and would let everything through: take the flag out, or give it a value", name, flag.Value)
+				}
+			}
 			loaded, err := a.load(a.stderr, paths, f.load, false)
 			if err != nil {
 				return err

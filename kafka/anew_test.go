@@ -2,12 +2,14 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/kafka"
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -167,5 +169,30 @@ func TestWhatIsForgottenIsReadFromTheFirstRecord(t *testing.T) {
 	}
 	if got := toTheEnd(t, open(t, c, anew(new(kafka.Anew)))); got != "0 1" {
 		t.Errorf("read %q", got)
+	}
+}
+
+func TestAReadWhoseTopicMustExistEndsWithoutIt(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	write(t, cl, "in", 0, 0, 1)
+	mustExist := func(cfg *kafka.SourceConfig) {
+		cfg.Until, cfg.Anew, cfg.Missing, cfg.Topics = kafka.Latest, new(kafka.Anew), "correct its name", []string{"in", "nosuch"}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r := open(t, c, mustExist)
+	var err error
+	for err == nil {
+		_, err = r.src.Poll(ctx, 10)
+	}
+	var fatal *event.FatalError
+	if want := `topic "nosuch" does not exist: correct its name`; err.Error() != want || !errors.As(err, &fatal) {
+		t.Errorf("Poll ended with %v, want %s, for good", err, want)
+	}
+	if n := r.log.count(said); n > 0 {
+		t.Errorf("it was said that it may heal:\n%s", r.log.text.String())
+	}
+	if err := open(t, c, mustExist).src.Scan(ctx, func(*streammanager.Record) {}); err == nil || !strings.Contains(err.Error(), "correct its name") {
+		t.Errorf("Scan ended with %v", err)
 	}
 }

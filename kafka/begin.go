@@ -46,6 +46,9 @@ func (s *Source) lookUp(ctx context.Context, topic string) (progress, error) {
 	if err == nil {
 		err = listed.Error()
 	}
+	if err := s.missing(topic, err); err != nil {
+		return progress{}, err
+	}
 	if err != nil {
 		return progress{}, fmt.Errorf("looking at topic %q: %w", topic, err)
 	}

@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -76,7 +78,9 @@ func (s *Source) over(ctx context.Context) bool {
 	default:
 		e.asked = time.Now()
 		done, err := s.groupIsDone(ctx)
-		if err != nil && ctx.Err() == nil {
+		if fatal := (*event.FatalError)(nil); errors.As(err, &fatal) {
+			s.refuse(err)
+		} else if err != nil && ctx.Err() == nil {
 			e.ill = true
 			s.t.note(trouble{kind: troubleStart}, err)
 		} else if err == nil {

@@ -38,7 +38,9 @@ type SourceConfig struct {
 	// an error.
 	Force bool
 	// Anew has a read that came to its end begin once more, to the end as it is then. nil: the end stays.
-	Anew       *Anew
+	Anew *Anew
+	// Missing is what to do where one of Topics does not exist, and ends the source then. Empty: the topic is waited for.
+	Missing    string
 	OutOfRange string // where to go on when the offset is gone: Earliest (the default), Latest or Fail
 
 	// Repartition, if set, is the topic through which events go; see streammanager.Builder.

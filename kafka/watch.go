@@ -61,7 +61,7 @@ const (
 // look reports whether all is well with the topics.
 func (s *Source) look(ctx context.Context) bool {
 	if s.names == nil {
-		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.looksFor(), s.recognize)
+		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.looksFor(), s.see)
 	}
 	ask, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -3,9 +3,11 @@ package pipeline_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -236,4 +238,37 @@ func TestARecordThatIsReadAgainCountsOnce(t *testing.T) {
 	if got := r.Tally(); got.Looked != 3 || got.Chosen["timeout"] != 2 || got.PassedOver["not_found"] != 1 || got.NotReplayed != 1 {
 		t.Errorf("counted %+v", got)
 	}
+}
+
+func TestRecordsForWhichWhereFailsAreToldOfOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := mustLoad(t, chooser).Replay(pipeline.ReplayOptions{Where: ".a.b == 1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		r.LogTo(slog.New(slog.NewTextHandler(&out, nil)))
+		look := func(offset int64) {
+			rec, err := pipeline.ErrorRecord(&streammanager.Failure{
+				Input: event.New(event.Position{}, nil, []byte(`{"a": 1}`), nil, time.Now()), Type: "timeout", Time: time.Now(), Pipeline: "job",
+			}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Offset = offset
+			r.Open(&rec)
+		}
+		for i := range 5 {
+			look(int64(i))
+		}
+		time.Sleep(time.Minute)
+		look(5)
+		look(6)
+		if n := strings.Count(out.String(), "level=WARN"); n != 2 || strings.Count(out.String(), "--where failed for it") != 2 || !strings.Contains(out.String(), "more_before=4") {
+			t.Errorf("%d warnings:\n%s", n, out.String())
+		}
+		if got := r.Tally().Unanswered; got != 7 {
+			t.Errorf("%d counted, want 7", got)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -73,3 +74,6 @@ func ErrorRecord(f *streammanager.Failure, platform bool) (streammanager.Record,
 	}
 	return streammanager.Record{Topic: "e", Key: ev.Key(), Value: ev.Value(), Headers: ev.Headers(), Timestamp: ev.Timestamp()}, nil
 }
+
+// LogTo has r log to log.
+func (r *Replay) LogTo(log *slog.Logger) { r.log = log }

@@ -44,6 +44,8 @@ type Replay struct {
 	tally  Tally
 	seen   map[streammanager.TopicPartition]int64 // the offset behind those that were counted
 	told   int                                    // records of which the log told
+	asked  time.Time                              // when the log last told that the filter's expression failed
+	since  int                                    // how often it failed since
 }
 
 // Tally counts what became of the records of an error topic. A record that is read again counts once.
@@ -172,6 +174,7 @@ func (r *Replay) sourceConfig(a *assembly) (kafka.SourceConfig, error) {
 	conn, err := a.kafkaConnection(of, kafka.SourceSide)
 	return kafka.SourceConfig{
 		Connection: conn, Topics: r.topics, Group: r.group, Until: cmp.Or(r.choice.age, kafka.Latest), Anew: &r.anew,
+		Missing: "correct --topic or error_sink.kafka.topic (replay reads a topic that must exist)",
 	}, err
 }
 
@@ -268,8 +271,12 @@ func (r *Replay) count(rec *streammanager.Record, e *streammanager.ErrorRecord, 
 	if why == nil {
 		return
 	}
-	r.told++
 	at := []any{"topic", rec.Topic, "partition", rec.Partition, "offset", rec.Offset, "err", why}
+	if v == unasked {
+		r.tellUnasked(at)
+		return
+	}
+	r.told++
 	if v == truncated {
 		at = append(at, "original", fmt.Sprintf("topic %q partition %d offset %d", e.Origin.Topic, e.Origin.Partition, e.Origin.Offset))
 	}
@@ -281,6 +288,21 @@ func (r *Replay) count(rec *streammanager.Record, e *streammanager.ErrorRecord, 
 	default:
 		r.log.Debug("a record of the error topic cannot be replayed", at...)
 	}
+}
+
+// tellAgain is how long records for which the filter's expression fails are counted before the next is told.
+const tellAgain = time.Minute
+
+// tellUnasked tells of a record for which the filter's expression failed: the first, and one a minute.
+func (r *Replay) tellUnasked(at []any) {
+	at = append(at, "more_before", r.since)
+	if time.Since(r.asked) < tellAgain { // the zero time is long ago
+		r.since++
+		r.log.Debug("passed over: --where failed for it", at...)
+		return
+	}
+	r.asked, r.since = time.Now(), 0
+	r.log.Warn("passed over: --where failed for it", at...)
 }
 
 // add counts one of a name. What names there are is up to who wrote the topic.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/window"
 )
 
@@ -144,8 +145,9 @@ func (l *loop) warnTwoPartitions(u *unit, before int) {
 	for p := range l.parts {
 		if p.id == before && p.tp != u.part.tp {
 			l.warned = true
+			at := event.Position{Topic: u.part.tp.Topic, Partition: u.part.tp.Partition, Offset: u.offset} // as it is read: in a replay that of the event is another
 			l.s.log.Warn("one key on two partitions: its order holds only within this worker, and only as read",
-				"first", fmt.Sprintf("topic %q partition %d", p.tp.Topic, p.tp.Partition), "second", where(u.ev.Position()))
+				"first", fmt.Sprintf("topic %q partition %d", p.tp.Topic, p.tp.Partition), "second", where(at))
 			return
 		}
 	}

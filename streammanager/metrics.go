@@ -64,7 +64,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		busy:          gauge("enricher_workers_busy", "Calls in progress."),
 		paused:        counter("enricher_paused_seconds_total", "Time for which a limit stopped the polling."),
 		eventLatency:  histogram("enricher_event_latency_seconds", "Reading of an event to its acknowledgement.", Buckets),
-		lag:           prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enricher_source_lag", Help: "Records of a partition that are not finished."}, []string{"topic", "partition"}),
+		lag:           prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enricher_source_lag", Help: "Records from the committed offset to the end; what is finished among them counts too."}, []string{"topic", "partition"}),
 		lagSec:        gauge("enricher_source_lag_seconds", "Age of the oldest unfinished record that was read."),
 		commits:       counterVec("enricher_commits_total", "Commits by outcome.", "outcome"),
 		transactions:  counterVec("enricher_transactions_total", "Transactions committed, or aborted for a reason.", "outcome"),

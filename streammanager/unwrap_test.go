@@ -126,3 +126,25 @@ func TestAnErrorEventIsReadBackByteForByte(t *testing.T) {
 		}
 	}
 }
+
+func TestAKeyOnTwoPartitionsIsWarnedOfWithThePartitionsThatAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Unwrap(func(_ context.Context, rec *streammanager.Record) (streammanager.Record, bool) {
+				return streammanager.Record{Topic: "first", Partition: 7, Offset: 70, Key: rec.Key, Value: rec.Value, Timestamp: time.Now()}, true
+			})
+			b.Process(takes(time.Second))
+		})
+		h.src.logs[tp{"in", 0}], h.src.logs[tp{"in", 1}] = nil, nil // assigned, and empty
+		stop := h.serve(t)
+		h.src.addTo(tp{"in", 0}, "key", "1")
+		synctest.Wait()
+		h.src.addTo(tp{"in", 1}, "key", "2")
+		time.Sleep(time.Minute)
+		stop()
+		log := strings.ReplaceAll(h.logged(), `\"`, "")
+		if !strings.Contains(log, `first="topic in partition 0" second="topic in partition 1 offset 0"`) {
+			t.Errorf("logged:\n%s", log)
+		}
+	})
+}
