@@ -21,6 +21,7 @@ import (
 type guard struct {
 	s         *Source
 	unit      time.Duration
+	looked    time.Time // when the last look was over
 	suspected map[suspect]*suspicion
 }
 
@@ -53,13 +54,28 @@ func newGuard(s *Source) *guard {
 	return &guard{s: s, unit: max(s.set.millis("metadata.max.age.ms"), smallestUnit), suspected: map[suspect]*suspicion{}}
 }
 
-// look suspects, acts on what has stood still for long, and acquits what moves.
+// look suspects, and acts on what has stood still for long.
 func (g *guard) look(ctx context.Context, topics kadm.TopicDetails) {
-	for _, sus := range g.suspected {
-		sus.seen = false
-	}
+	g.begin()
 	g.partitions(ctx, topics)
 	g.group(ctx, topics)
+	g.end()
+}
+
+// begin begins a look. After a time in which nobody ran, as in a process that was stopped, two looks that see the same say
+// little: what is suspected has to hold once more from here on.
+func (g *guard) begin() {
+	nobodyRan := !g.looked.IsZero() && time.Since(g.looked) > max(2*g.unit, lookTimeout)
+	for _, sus := range g.suspected {
+		sus.seen = false
+		if nobodyRan {
+			sus.since, sus.looks, sus.busy = time.Now(), 0, false
+		}
+	}
+}
+
+// end ends a look: what was not seen in it moves.
+func (g *guard) end() {
 	for who, sus := range g.suspected {
 		if sus.seen {
 			continue
@@ -67,6 +83,7 @@ func (g *guard) look(ctx context.Context, topics kadm.TopicDetails) {
 		delete(g.suspected, who)
 		g.s.t.healed(who.trouble())
 	}
+	g.looked = time.Now()
 }
 
 func (w suspect) trouble() trouble {
@@ -116,16 +133,9 @@ func (g *guard) act(who suspect, sus *suspicion, err error, steps ...func()) {
 	sus.since, sus.looks, sus.busy = time.Now(), 0, false
 }
 
-// giveUp has the next Poll fail, so that the pipeline is started again.
+// giveUp has the pipeline started again.
 func (g *guard) giveUp(err error) func() {
-	return func() {
-		g.s.broken.Store(&streammanager.FailedError{Reason: streammanager.ReasonStalled, Err: err})
-		g.s.mu.Lock()
-		defer g.s.mu.Unlock()
-		if g.s.wake != nil {
-			g.s.wake()
-		}
-	}
+	return func() { g.s.giveUp(&streammanager.FailedError{Reason: streammanager.ReasonStalled, Err: err}) }
 }
 
 // partitions looks for those that are held, have records left, and are not delivered although somebody polls.
@@ -178,7 +188,7 @@ func (g *guard) starved(who suspect, sus *suspicion, end int64) {
 	err := fmt.Errorf("topic %q partition %d is assigned and stands still at offset %d, with %d offsets left: its records are not delivered",
 		tp.Topic, tp.Partition, next, end-next)
 	g.act(who, sus, err,
-		func() { g.s.refetch(tp, next) },
+		func() { g.s.askRefetch(tp, next) },
 		func() { g.s.forget(tp.Topic) },
 		g.giveUp(err))
 }
@@ -278,13 +288,25 @@ func (g *guard) unowned(d *kadm.DescribedGroup, topics kadm.TopicDetails) {
 				continue
 			}
 			err := fmt.Errorf("topic %q partition %d belongs to none of the %d members of group %q", tp.Topic, tp.Partition, len(d.Members), g.s.cfg.Group)
-			steps := []func(){g.shareOut, func() { g.s.forget(tp.Topic) }}
-			if held, _ := g.s.holds(); len(held) == 0 { // there is nothing to lose
-				steps = append(steps, g.giveUp(err))
-			}
-			g.act(who, sus, err, steps...)
+			g.act(who, sus, err, g.ownedAgain(tp.Topic, err)...)
 		}
 	}
+}
+
+// ownedAgain returns the steps that have a group share a topic out which it does not know in full. Only a worker that holds
+// nothing of the topic begins it anew: any other would give up what it reads of it, without a last commit.
+func (g *guard) ownedAgain(topic string, err error) []func() {
+	held, _ := g.s.holds()
+	for tp := range held {
+		if tp.Topic == topic {
+			return []func(){g.shareOut, g.shareOut}
+		}
+	}
+	steps := []func(){g.shareOut, func() { g.s.forget(topic) }}
+	if len(held) == 0 { // there is nothing to lose
+		steps = append(steps, g.giveUp(err))
+	}
+	return steps
 }
 
 // shareOut has the group share its partitions out once more, if this worker leads it.
@@ -331,19 +353,4 @@ func (s *Source) holds() (held map[streammanager.TopicPartition]bool, settling b
 		held[tp] = true
 	}
 	return held, !s.joined || s.settling.Load() > 0
-}
-
-// refetch has the library begin the reading of a partition anew, where it stands.
-func (s *Source) refetch(tp streammanager.TopicPartition, next int64) {
-	s.mu.Lock()
-	h := s.held[tp]
-	same := h != nil && h.next == next
-	if same {
-		s.flow(tp)
-	}
-	s.mu.Unlock()
-	if same {
-		s.cl.ForceMetadataRefresh()
-		s.Rewind(map[streammanager.TopicPartition]int64{tp: next})
-	}
 }

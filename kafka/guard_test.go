@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -90,6 +91,65 @@ func TestAPartitionThatIsHeldAndNotReadIsSetGoing(t *testing.T) {
 	eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 }
 
+func TestAPartitionIsSetGoingAlsoWhileAnotherTopicIsMissing(t *testing.T) {
+	c, cl, _ := fake(t, 2)
+	r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Topics = []string{"in", "missing"} })
+	r.untilHeld(t, 2)
+	p := keepPolling(t, r)
+	write(t, cl, "in", 1, 0, 1)
+	p.next(t, r)
+	r.src.Client().PauseFetchPartitions(map[string][]int32{"in": {1}}) // as if the library had forgotten it
+	write(t, cl, "in", 1, 1, 2)
+	if got := p.next(t, r) + p.next(t, r); got != "12" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Between what the guard sees and what Poll does, a partition may have moved: it must not be taken back then.
+func TestAPartitionIsFetchedAnewOnlyWhereItStands(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	in := tp{Topic: "in"}
+	r := open(t, c)
+	r.untilHeld(t, 1)
+	write(t, cl, "in", 0, 0, 3)
+	r.poll(t, 3)
+	r.src.AskRefetch(in, 1) // it has moved to 3
+	p := keepPolling(t, r)
+	write(t, cl, "in", 0, 3, 1)
+	if got := p.next(t, r); got != "3" {
+		t.Errorf("got %q, want the record after those that were delivered", got)
+	}
+	r.src.Client().PauseFetchPartitions(map[string][]int32{"in": {0}})
+	write(t, cl, "in", 0, 4, 1)
+	eventually(t, "the poll that waits is woken", func() bool {
+		r.src.AskRefetch(in, 4)
+		return len(p.records) > 0
+	})
+	if got := p.next(t, r); got != "4" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestATimeInWhichNobodyRanIsNoTimeThatSomethingStoodStill(t *testing.T) {
+	const unit = 30 * time.Second
+	for _, tt := range []struct {
+		name  string
+		waits []time.Duration
+		still time.Duration
+		looks int
+	}{
+		{"looks one after the other", []time.Duration{0, unit, unit}, 2 * unit, 3},
+		{"stopped between two of them", []time.Duration{0, time.Hour}, 0, 1},
+		{"looks after that", []time.Duration{0, unit, time.Hour, unit}, unit, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if still, looks := kafka.Suspect(unit, time.Sleep, tt.waits...); still != tt.still || looks != tt.looks {
+				t.Errorf("%s: seen for %v in %d looks, want %v in %d", tt.name, still, looks, tt.still, tt.looks)
+			}
+		})
+	}
+}
+
 func TestAPartitionThatCannotBeSetGoingFailsThePoll(t *testing.T) {
 	c, cl, _ := fake(t, 1)
 	r := open(t, c)
@@ -156,29 +216,70 @@ func TestAWorkerThatTheGroupForgotFindsOutByItself(t *testing.T) {
 	eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 }
 
-// miser leads a group and gives nobody anything.
-type miser struct{ kgo.GroupBalancer }
+// miser leads a group and gives the others some partitions of a topic, and itself nothing.
+type miser struct {
+	kgo.GroupBalancer
+	gives []int32
+}
 
 func (m miser) MemberBalancer(members []kmsg.JoinGroupResponseMember) (kgo.GroupMemberBalancer, map[string]struct{}, error) {
 	_, topics, err := m.GroupBalancer.MemberBalancer(members)
-	return miserly{}, topics, err
+	return miserly{members, m.gives}, topics, err
 }
 
-type miserly struct{}
+type miserly struct {
+	members []kmsg.JoinGroupResponseMember
+	gives   []int32
+}
 
-func (miserly) Balance(map[string]int32) kgo.IntoSyncAssignment            { return miserly{} }
-func (miserly) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment { return nil }
+func (m miserly) Balance(map[string]int32) kgo.IntoSyncAssignment { return m }
+
+func (m miserly) IntoSyncAssignment() []kmsg.SyncGroupRequestGroupAssignment {
+	var all []kmsg.SyncGroupRequestGroupAssignment
+	for _, member := range m.members {
+		given := kmsg.NewConsumerMemberAssignment()
+		if len(m.gives) > 0 && !strings.HasPrefix(member.MemberID, "miser") {
+			given.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: "in", Partitions: m.gives}}
+		}
+		all = append(all, kmsg.SyncGroupRequestGroupAssignment{MemberID: member.MemberID, MemberAssignment: given.AppendTo(nil)})
+	}
+	return all
+}
+
+// ledByAMiser has a group led by somebody who gives the others these partitions at most.
+func ledByAMiser(t *testing.T, c *kfake.Cluster, gives ...int32) *kgo.Client {
+	t.Helper()
+	leader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.ClientID("miser"),
+		kgo.Balancers(miser{kgo.CooperativeStickyBalancer(), gives}), kgo.HeartbeatInterval(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leader.Close)
+	eventually(t, "the other leads", func() bool { return c.GroupInfo("g") != nil && c.GroupInfo("g").State == "Stable" })
+	return leader
+}
+
+// What a worker reads of a topic is not given up for a partition of it that belongs to nobody.
+func TestAWorkerKeepsWhatItReadsOfATopicThatIsNotSharedOutInFull(t *testing.T) {
+	c, cl, _ := fake(t, 2)
+	ledByAMiser(t, c, 0)
+	r := open(t, c)
+	r.untilHeld(t, 1)
+	p := keepPolling(t, r)
+	eventually(t, "all steps are taken", func() bool { return r.log.count("reason=unowned") > 0 && r.log.count("step=3") > 0 })
+	write(t, cl, "in", 0, 0, 1)
+	if got := p.next(t, r); got != "0" {
+		t.Errorf("got %q", got)
+	}
+	r.until(t, "it holds its partition, and was told so once", func(told string, held map[tp]int64) bool {
+		return told == "assigned 1" && len(held) == 1
+	})
+}
 
 func TestPartitionsThatBelongToNobodyAreSaid(t *testing.T) {
 	c, cl, _ := fake(t, 2)
 	write(t, cl, "in", 0, 0, 1)
-	leader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"),
-		kgo.Balancers(miser{kgo.CooperativeStickyBalancer()}), kgo.HeartbeatInterval(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer leader.Close()
-	eventually(t, "the other leads", func() bool { return c.GroupInfo("g") != nil && c.GroupInfo("g").State == "Stable" })
+	leader := ledByAMiser(t, c)
 	r := open(t, c)
 	p := keepPolling(t, r)
 	eventually(t, "the source is unwell", func() bool {

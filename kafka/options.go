@@ -202,7 +202,7 @@ var table = []option{
 		most:      60000, apply: millis(kgo.ProducerLinger),
 	},
 	{
-		OptionDoc: OptionDoc{transactionTimeout, "60000", "time after which brokers abort a transaction, with delivery: exactly_once; one that is not finished at half of it is aborted and read again in smaller parts", sink},
+		OptionDoc: OptionDoc{TransactionTimeout, "60000", "time after which brokers abort a transaction, with delivery: exactly_once; one that is not finished at half of it is aborted and read again in smaller parts", sink},
 		least:     1000, most: 15 * minute, apply: millis(kgo.TransactionTimeout),
 	},
 	{
@@ -213,7 +213,8 @@ var table = []option{
 	},
 }
 
-const transactionTimeout = "transaction.timeout.ms"
+// TransactionTimeout is the option that says after how long brokers abort a transaction.
+const TransactionTimeout = "transaction.timeout.ms"
 
 // requestOverhead is what a request may take beside its largest record.
 const requestOverhead = 1 << 20

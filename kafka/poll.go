@@ -46,12 +46,10 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 		if ctx.Err() != nil {
 			return streammanager.Polled{}, ctx.Err()
 		}
-		if broken := s.broken.Swap(nil); broken != nil {
-			return streammanager.Polled{}, broken
-		}
-		if err := s.refusal(); err != nil {
+		if err := s.judged(); err != nil {
 			return streammanager.Polled{}, err
 		}
+		s.refetch()
 		if s.expelled.Swap(false) {
 			if err := s.beginAnew(ctx); err != nil {
 				s.expelled.Store(true)
@@ -256,7 +254,7 @@ func (s *Source) untilRested(ctx context.Context, most time.Duration) (context.C
 	} else {
 		ctx, s.wake = context.WithDeadline(ctx, next)
 	}
-	if s.expelled.Load() || s.broken.Load() != nil || s.refusal() != nil {
+	if s.expelled.Load() || s.isJudged() || s.refetches.asked() {
 		s.wake()
 	}
 	return ctx, s.wake
@@ -332,13 +330,7 @@ func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int6
 	if to < at { // records below those that the stream has seen would be taken for repeated ones
 		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}) // an error means that the source closes
 	}
-	seen := h.seen
-	s.Rewind(map[streammanager.TopicPartition]int64{tp: to})
-	if to > at {
-		s.mu.Lock()
-		h.seen = seen // what was not there, the stream was not told of
-		s.mu.Unlock()
-	}
+	s.setOffsets(map[streammanager.TopicPartition]int64{tp: to}, to <= at) // what was not there, the stream was not told of
 	return true
 }
 

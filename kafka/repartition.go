@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -43,7 +42,6 @@ var errMade = errors.New("the repartition topic was made a moment ago")
 type through struct {
 	mu        sync.Mutex // guards what follows
 	ready     bool       // the topic is there, as it must be
-	refused   error      // the topic cannot be used
 	committed map[streammanager.TopicPartition]int64
 	before    map[streammanager.TopicPartition]int64 // committed, at the last look
 	deleted   map[streammanager.TopicPartition]int64
@@ -76,24 +74,6 @@ func (s *Source) isThrough(topic string) bool {
 
 // reads reports whether topic is one of the source's own.
 func (s *Source) reads(topic string) bool { return slices.Contains(s.cfg.Topics, topic) }
-
-// refuse ends the pipeline: the repartition topic cannot be used, or has lost records.
-func (s *Source) refuse(err error) {
-	s.through.mu.Lock()
-	s.through.refused = event.Fatal(err)
-	s.through.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wake != nil {
-		s.wake()
-	}
-}
-
-func (s *Source) refusal() error {
-	s.through.mu.Lock()
-	defer s.through.mu.Unlock()
-	return s.through.refused
-}
 
 // keepThrough makes the repartition topic ready, and deletes now and then what is finished.
 func (s *Source) keepThrough(ctx context.Context) {

@@ -73,6 +73,8 @@ type Source struct {
 	endCalls context.CancelFunc
 	watching sync.WaitGroup
 
+	refetches refetches
+
 	tell turn // makes calls to a one at a time; taken before mu
 
 	mu      sync.Mutex // guards what follows
@@ -90,9 +92,9 @@ type Source struct {
 	ids     identities
 	nudge   chan struct{} // has the topics looked at soon
 	through through
-	topics  kadm.TopicDetails // as they were last seen; belongs to watch
+	topics  kadm.TopicDetails // as they were seen in the last look, nil where nobody answered; belongs to watch
 	asking  asking
-	broken  atomic.Pointer[streammanager.FailedError] // is returned by the next Poll
+	verdict verdict
 
 	settling atomic.Int32 // starts of topics that are not settled
 
@@ -287,12 +289,17 @@ func (s *Source) stillHeld(mine map[streammanager.TopicPartition]*holding) func(
 }
 
 // Rewind implements streammanager.Rewinder.
-func (s *Source) Rewind(offsets map[streammanager.TopicPartition]int64) {
+func (s *Source) Rewind(offsets map[streammanager.TopicPartition]int64) { s.setOffsets(offsets, true) }
+
+// setOffsets has the library go on at offsets. told says that the stream knows of all that lies before them.
+func (s *Source) setOffsets(offsets map[streammanager.TopicPartition]int64, told bool) {
 	to := map[string]map[int32]kgo.EpochOffset{}
 	s.mu.Lock()
 	for tp, at := range offsets {
 		if h := s.held[tp]; h != nil {
-			h.seen = at
+			if told {
+				h.seen = at
+			}
 			at = h.gap.behind(at)
 			h.next = at
 			if h.ended && at < h.until {

@@ -111,7 +111,7 @@ func (t *Transaction) Source() streammanager.Source { return &transactSource{t.s
 func (t *Transaction) Sink(n int) *Sink { return t.sinks[n] }
 
 // Timeout is after how long the brokers abort a transaction.
-func (t *Transaction) Timeout() time.Duration { return t.sinks[0].set.millis(transactionTimeout) }
+func (t *Transaction) Timeout() time.Duration { return t.sinks[0].set.millis(TransactionTimeout) }
 
 // opts returns the library's options of the one client.
 func (t *Transaction) opts(ctx context.Context) []kgo.Opt {

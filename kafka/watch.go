@@ -19,10 +19,11 @@ func (s *Source) watch(ctx context.Context) {
 	g := newGuard(s)
 	for {
 		every := s.set.millis("metadata.max.age.ms")
-		if s.look(ctx) {
-			g.look(ctx, s.topics)
-		} else {
+		if !s.look(ctx) {
 			every = min(every, lookAgain)
+		}
+		if s.topics != nil { // that one topic is missing says nothing of the others
+			g.look(ctx, s.topics)
 		}
 		if !s.untilLook(ctx, every) {
 			return
@@ -58,8 +59,9 @@ const (
 	lookAtMost = time.Second
 )
 
-// look reports whether all is well with the topics.
+// look reports whether all is well with the topics. Where no broker answered, none is known.
 func (s *Source) look(ctx context.Context) bool {
+	s.topics = nil
 	if s.names == nil {
 		return lookAt(ctx, s.adm, s.t, "create it, or correct topics", s.looksFor(), s.see)
 	}

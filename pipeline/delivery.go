@@ -12,7 +12,7 @@ import (
 
 const (
 	exactlyOnce        = "exactly_once"
-	transactionTimeout = "transaction.timeout.ms"
+	transactionTimeout = kafka.TransactionTimeout
 	quickEnough        = 20 * time.Second
 )
 
