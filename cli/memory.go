@@ -20,7 +20,7 @@ const (
 
 // boundMemory keeps Go's runtime within what the pipelines say that their events take at most, until the function
 // that it returns is called. Left to itself the runtime lets the heap double before it collects garbage, and a process
-// that waits for a sink would take twice its limits. GOMEMLIMIT in the environment is the user's own word.
+// that waits for a sink would take twice its limits. A replay runs a pipeline as any run does. GOMEMLIMIT in the environment is the user's own word.
 func boundMemory(loaded []*pipeline.Pipeline, log *slog.Logger) (release func()) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}

@@ -333,36 +333,13 @@ func (a *ratings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var (
-	filesRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z]+\\.go`(?:, )?)+) \\|")
-	goFile   = regexp.MustCompile("`([a-z]+\\.go)`")
-	placed   = regexp.MustCompile("`([a-z][a-z.]*(?:/[a-z]+)+(?:\\.[a-z]+)*)`")
-)
+var placed = regexp.MustCompile("`([a-z][a-z.]*(?:/[a-z]+)+(?:\\.[a-z]+)*)`")
 
-// ARCHITECTURE.md names each file of streammanager once and no other, and the places where changes go are there.
-func TestTheArchitectureNamesWhatIsThere(t *testing.T) {
+// The places where ARCHITECTURE.md says that changes go are there.
+func TestTheArchitectureNamesPlacesThatAreThere(t *testing.T) {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
-	}
-	var named, there []string
-	for _, row := range filesRow.FindAllSubmatch(text, -1) {
-		for _, m := range goFile.FindAllSubmatch(row[1], -1) {
-			named = append(named, string(m[1]))
-		}
-	}
-	files, err := filepath.Glob("../streammanager/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if name := filepath.Base(f); name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
-			there = append(there, name)
-		}
-	}
-	slices.Sort(named)
-	if !slices.Equal(named, there) {
-		t.Errorf("ARCHITECTURE.md names\n%v, in streammanager are\n%v", named, there)
 	}
 	places := placed.FindAllSubmatch(text, -1)
 	if len(places) < 15 {

@@ -88,6 +88,7 @@ func (a *app) replay(ctx context.Context, log *slog.Logger, p *pipeline.Pipeline
 	embedded := &pipeline.Embedded{}
 	err := embedded.Prepare(p)
 	if err == nil {
+		defer boundMemory([]*pipeline.Pipeline{p}, log)()
 		deps := pipeline.Deps{Logger: log, Embedded: embedded, Stdin: a.stdin, Stdout: a.stdout}
 		switch {
 		case f.dryRun:
