@@ -21,7 +21,8 @@ func TestCompressedRecordsThatAreFetchedAheadStayWithinTheBoundOnceUnpacked(t *t
 		}
 		r, came := ahead(t, dial, kgo.GzipCompression(), v, partitions, perPartition)
 		defer r.src.Close(context.Background())
-		const first = perPartition / 4 // what the first answer holds, before anything is known
+		// What the first answers hold, before anything is known, is gone by then; they are not polled one after the other.
+		const first = perPartition / 2
 		delivered, most := int64(0), int64(0)
 		for i := range perPartition {
 			r.poll(t, partitions)
@@ -31,7 +32,9 @@ func TestCompressedRecordsThatAreFetchedAheadStayWithinTheBoundOnceUnpacked(t *t
 				most = max(most, came.Load()/packed-delivered)
 			}
 		}
-		if bound := r.src.BufferBytes()/size + partitions; most > bound || most < 1 {
+		// Answers are larger than the records in them by a hundredth or so.
+		const around = partitions * perPartition / 100
+		if bound := r.src.BufferBytes()/size + partitions + around; most > bound || most < 1 {
 			t.Errorf("%d records of %d bytes came and were not asked for, want some and at most %d", most, size, bound)
 		}
 	}, kfake.SeedTopics(partitions, "large"))
