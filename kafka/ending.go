@@ -27,21 +27,32 @@ func (s *Source) meet(tp streammanager.TopicPartition, h *holding) {
 	if h.ended || h.next < h.until {
 		return
 	}
+	s.passOver(tp, h, h.until)
 	h.ended = true
 	s.cl.PauseFetchPartitions(one(tp))
-	if h.seen < h.until {
-		h.seen = h.until
-		s.poll.records = append(s.poll.records, streammanager.Record{Topic: tp.Topic, Partition: tp.Partition, Offset: h.until - 1, Timestamp: time.Now(), Marker: true})
-	}
 }
 
-// meetMoved ends partitions that were set beyond their end.
+// passOver tells the stream of what is not there up to an offset, as a mark before it, so that the position comes to it
+// too. It would else stay where it was until the next record, and a start from there would pass over what has
+// come meanwhile. The caller holds mu.
+func (s *Source) passOver(tp streammanager.TopicPartition, h *holding, to int64) {
+	if h.seen >= to || h.ended {
+		return
+	}
+	h.seen = to
+	s.poll.records = append(s.poll.records, streammanager.Record{Topic: tp.Topic, Partition: tp.Partition, Offset: to - 1, Timestamp: time.Now(), Marker: true})
+}
+
+// meetMoved ends partitions that were set beyond their end, and tells of what others were set beyond.
 func (s *Source) meetMoved(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tp, h := range s.held {
 		if len(s.poll.records) >= limit {
 			return
+		}
+		if h.gap.to <= h.next {
+			s.passOver(tp, h, h.gap.to)
 		}
 		s.meet(tp, h)
 	}

@@ -151,6 +151,8 @@ type remade struct {
 	mu     sync.Mutex // guards what follows
 	queued map[string]bool
 	said   map[string]time.Time
+	owed   map[string]bool // said, and not forgotten by the library yet
+	times  map[string]int  // how often the library has forgotten a topic
 }
 
 // saidLately is for how long a topic that was made again is not said so once more, since answers for the old one
@@ -158,15 +160,26 @@ type remade struct {
 const saidLately = 10 * time.Second
 
 func newRemade(cl *kgo.Client, adm *kadm.Client, t *troubles) *remade {
-	return &remade{cl: cl, adm: adm, t: t, topics: make(chan string, 64), queued: map[string]bool{}, said: map[string]time.Time{}}
+	return &remade{cl: cl, adm: adm, t: t, topics: make(chan string, 64), queued: map[string]bool{}, said: map[string]time.Time{}, owed: map[string]bool{}, times: map[string]int{}}
 }
 
-// see looks for topics that were made again.
+// see looks for topics that were made again. The library is not told: it may know the new topic only, and would
+// number its records there from 0 once more, which brokers take for repeated ones and do not write.
 func (m *remade) see(found kadm.TopicDetails) {
 	for _, r := range m.ids.see(found) {
-		m.say(r.topic, "old_id", r.old, "new_id", r.new)
-		m.queue(r.topic)
+		if !m.saidLately(r.topic) {
+			m.say(r.topic, "old_id", r.old, "new_id", r.new)
+		}
+		m.mu.Lock()
+		m.owed[r.topic] = true
+		m.mu.Unlock()
 	}
+}
+
+func (m *remade) saidLately(topic string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.said[topic]) < saidLately
 }
 
 // say logs and counts a topic that was made again, once each time.
@@ -178,11 +191,20 @@ func (m *remade) say(topic string, ids ...any) {
 	m.said[topic] = time.Now()
 }
 
-// queue has the library forget topic soon. It never blocks: what finds no room is refused, and queued, once more.
-func (m *remade) queue(topic string) {
+// forgotten is how often the library has forgotten topic.
+func (m *remade) forgotten(topic string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.queued[topic] {
+	return m.times[topic]
+}
+
+// queue has the library forget topic soon, since a record did not reach it under the id that the library knows. times is
+// what forgotten said when the record was handed over: one that is older than the last time says nothing of what
+// the library knows now. It never blocks: what finds no room is refused, and queued, once more.
+func (m *remade) queue(topic string, times int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.queued[topic] || m.times[topic] != times {
 		return
 	}
 	select {
@@ -211,14 +233,16 @@ func (m *remade) forget(ctx context.Context, topic string) {
 		m.see(found)
 	}
 	m.mu.Lock()
-	said := time.Since(m.said[topic]) < saidLately
+	owed := m.owed[topic]
 	m.mu.Unlock()
-	if !said {
+	if !owed && !m.saidLately(topic) {
 		m.say(topic) // its id was not known before: an event has named it
 	}
 	m.cl.PurgeTopicsFromProducing(topic)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.times[topic]++
 	delete(m.queued, topic)
+	delete(m.owed, topic)
 	maps.DeleteFunc(m.said, func(_ string, at time.Time) bool { return time.Since(at) >= saidLately })
 }

@@ -82,3 +82,49 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 		t.Errorf("after the new assignment from offset 0 the poll gave %d records, %v; want them from 0", len(got.Records), err)
 	}
 }
+
+func TestWhatIsPassedOverIsToldAsAMarkSoThatThePositionComesThere(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for i := range 10 {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for policy, mark := range map[string]int64{Earliest: 6, Latest: 9} {
+		t.Run(policy, func(t *testing.T) {
+			s, err := NewSource(SourceConfig{Connection: Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: policy, OutOfRange: policy}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Open(t.Context(), noted{make(chan string, 10)}); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(context.Background())
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if got, err := s.Poll(ctx, 3); err != nil || len(got.Records) == 0 {
+				t.Fatalf("%d records, %v", len(got.Records), err)
+			}
+			if err := c.DeleteRecords("in", 0, 7); err != nil {
+				t.Fatal(err)
+			}
+			s.Rewind(map[streammanager.TopicPartition]int64{{Topic: "in"}: 2})
+			got, err := s.Poll(ctx, 100)
+			if err != nil || len(got.Records) == 0 {
+				t.Fatalf("after the deletion: %d records, %v", len(got.Records), err)
+			}
+			if r := got.Records[0]; !r.Marker || r.Offset != mark {
+				t.Errorf("the first record after the deletion is %d (mark: %v), want a mark at %d", r.Offset, r.Marker, mark)
+			}
+		})
+	}
+}

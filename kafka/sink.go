@@ -60,7 +60,10 @@ type Sink struct {
 }
 
 // flight is a record on its way.
-type flight struct{ alone bool }
+type flight struct {
+	alone bool
+	times int // that the library had forgotten the topic
+}
 
 var (
 	_ streammanager.Sink     = (*Sink)(nil)
@@ -230,7 +233,7 @@ func (s *Sink) Produce(ctx context.Context, r *streammanager.Record, done func(e
 			return
 		}
 	}
-	f := s.takeOff()
+	f := s.takeOff(rec.Topic)
 	s.made.takeOff(rec.Topic)
 	answered := make(chan struct{})
 	s.cl.Produce(ctx, rec, func(_ *kgo.Record, err error) {
@@ -246,10 +249,11 @@ func (s *Sink) Produce(ctx context.Context, r *streammanager.Record, done func(e
 }
 
 // takeOff notes a record on its way, and whether others are.
-func (s *Sink) takeOff() *flight {
+func (s *Sink) takeOff(topic string) *flight {
+	times := s.remade.forgotten(topic)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := &flight{alone: s.flying == 0}
+	f := &flight{alone: s.flying == 0, times: times}
 	if s.newest != nil {
 		s.newest.alone = false
 	}
@@ -279,7 +283,7 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 	var refused event.Type
 	switch {
 	case errors.Is(err, kerr.UnknownTopicID):
-		s.remade.queue(topic)
+		s.remade.queue(topic, f.times)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		refused = event.TooLarge
 		s.limits.again()

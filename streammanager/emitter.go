@@ -87,8 +87,8 @@ func (e *emitter) produce(ctx context.Context, sink Sink, u *unit, records []Rec
 		return
 	}
 	for i := range records {
-		if i > 0 && (!u.part.live.Load() || e.broken.Load()) {
-			a.done(errEpochEnded) // while the sink had no room for the one before
+		if !u.part.live.Load() || e.broken.Load() {
+			a.done(errEpochEnded) // while the sink was asked what it takes, or had no room for the one before
 			continue
 		}
 		if !single {

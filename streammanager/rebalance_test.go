@@ -212,6 +212,28 @@ func TestNothingMoreOfAnEventIsSentOnceItsPartitionIsLost(t *testing.T) {
 	})
 }
 
+func TestNothingOfAnEventIsSentWhosePartitionWasLostWhileTheSinkWasAskedWhatItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &memSink{check: func(*streammanager.Record) error { // as one whose brokers do not answer
+			time.Sleep(5 * time.Second)
+			return nil
+		}}
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) { b.To(sink).Process(try(pass)) })
+		h.src.add(0, "a", "late")
+		stop := h.start(t)
+		time.Sleep(time.Second)
+		h.src.lose(tp{"in", 0})
+		time.Sleep(time.Minute)
+		equal(t, "outputs", sink.values(), []string(nil))
+		h.src.assign(tp{"in", 0})
+		time.Sleep(time.Minute)
+		equal(t, "outputs after it was given back", sink.values(), []string{"late"})
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestARevokeDoesNotWaitForWhatOnlyWaitsForItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {

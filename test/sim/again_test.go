@@ -44,6 +44,9 @@ func TestThreeWorkersOverARepartitionTopicDoThreeTimesTheWork(t *testing.T) {
 	runSeeds(t, "TestRates", 2)
 }
 
+// TestKeptSeeds runs the seeds that have found a fault.
+func TestKeptSeeds(t *testing.T) { runSeeds(t, "TestKept", uint64(len(sim.Kept()))) }
+
 func runSeeds(t *testing.T, test string, n uint64, flags ...string) {
 	// A seed whose virtual time stands still would never end by itself.
 	limit := max(4*time.Minute, time.Duration(n)*time.Second)

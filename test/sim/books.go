@@ -11,9 +11,13 @@ import (
 type books struct {
 	l    *Ledger
 	name string
-	dead bool // what it does is not looked at: it has crashed and reaches nobody, or works in transactions
+	dead bool // what it does is not looked at: it has crashed and reaches nobody, or see DrawOnce
 	// killed says that it has crashed.
 	killed bool
+	// light: nothing is noted of single events; see way.
+	light bool
+	// pending are the events that are finished if the transaction is committed; nil without transactions.
+	pending map[ID]bool
 	// disturbed is when windows last may have lost events to a change of the assignment.
 	disturbed time.Time
 
@@ -62,7 +66,12 @@ type running struct {
 }
 
 func newBooks(l *Ledger, name string) *books {
+	var pending map[ID]bool
+	if l.plan.exactlyOnce {
+		pending = map[ID]bool{}
+	}
 	return &books{
+		light: l.plan.light(), pending: pending,
 		l: l, name: name, parts: map[int32]*owned{}, ended: map[int32]time.Time{}, held: map[ID]*holding{},
 		heldBy: map[string]map[ID]*holding{}, last: map[string]map[int32]int64{}, lastOf: map[int32]int64{}, running: map[*running]struct{}{},
 		skipped: map[string]time.Time{}, culprits: map[ID]bool{},
@@ -117,9 +126,30 @@ func (b *books) assigned(partition int32, start streammanager.Position) {
 	delete(b.anew, partition)
 	b.parts[partition] = &owned{next: start.Offset, before: start.Finished}
 	b.l.note("%s assigned %d from %d %v", b.name, partition, start.Offset, start.Finished)
-	if c := b.l.committed[partition]; start.Offset < c && !b.dead {
+	switch c := b.l.committed[partition]; {
+	case start.Offset >= c || b.dead:
+	case b.l.plan.has(garble) && start.Offset == 0: // it seems to be of another topic
+		b.l.committed[partition] = 0
+	case b.l.plan.has(trim, compaction): // of a log that holds nothing, the broker in memory says that it has lost records
+	default:
 		b.l.breach("%s: partition %d starts at %d although %d is committed", b.name, partition, start.Offset, c)
 	}
+	if b.pending != nil {
+		// Whether the answer to a commit came is of no matter: what lies before is committed.
+		for o := b.l.after(partition, b.l.committed[partition]); o < start.Offset; o = b.l.after(partition, o+1) {
+			b.l.finish(ID{partition, o})
+		}
+		b.l.committed[partition] = max(b.l.committed[partition], start.Offset)
+	}
+}
+
+// finish notes that an event has had its outcome.
+func (b *books) finish(id ID) {
+	if b.pending != nil {
+		b.pending[id] = true
+		return
+	}
+	b.l.finish(id)
 }
 
 // passesOver reports whether the stream knows an event for finished, and checks that it is.
@@ -174,7 +204,7 @@ func (b *books) read(id ID) {
 	want := b.l.plan.expect(in)
 	h := &holding{in: in, want: want, readAt: time.Now()}
 	if b.atOnce(in, want) {
-		b.l.finish(id)
+		b.finish(id)
 		return
 	}
 	b.held[id] = h
@@ -230,7 +260,7 @@ func (b *books) drops(id ID) {
 	}
 	if h.drops++; h.drops == h.want.drops {
 		b.release(id, h)
-		b.l.finish(id)
+		b.finish(id)
 	}
 }
 
@@ -243,14 +273,14 @@ func (b *books) acked(id ID, h *holding, failed bool) {
 	h.acks++
 	if failed || h.acks == h.want.outputs {
 		b.release(id, h)
-		b.l.finish(id)
+		b.finish(id)
 	}
 }
 
 // sending checks a record on its way to a sink and returns what is held of its event.
 func (b *books) sending(id ID, failed bool) *holding {
 	h := b.held[id]
-	if b.dead {
+	if b.dead || b.light {
 		return h
 	}
 	if h == nil {

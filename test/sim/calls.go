@@ -19,7 +19,7 @@ func (b *books) begins(step int, ids []ID) *running {
 	for _, id := range ids {
 		r.held[id] = b.held[id]
 	}
-	if b.dead {
+	if b.dead || b.light {
 		return r
 	}
 	b.l.note("%s calls %s with %v", b.name, b.l.plan.steps[step].name, ids)
@@ -172,7 +172,7 @@ func (in *input) skips() bool {
 
 // onlyTimers reports whether nothing but counts and timers has closed a window of this worker.
 func (b *books) onlyTimers() bool {
-	for _, r := range []window.Reason{window.ByLimits, window.ByDrain, window.ByBarrier, window.ByEager} {
+	for _, r := range []window.Reason{window.ByLimits, window.ByDrain, window.ByBarrier, window.ByEager, window.ByTransaction} {
 		if b.closedN(r) > 0 {
 			return false
 		}
@@ -232,7 +232,9 @@ func (b *books) endsAll(r *running, as outcome) {
 	for _, id := range r.ids {
 		if h := b.current(r, id); h != nil {
 			h.shared = append(h.shared, as)
-			b.l.shared[id] = append(b.l.shared[id], as)
+		} else if !b.light {
+			continue
 		}
+		b.l.shared[id] = append(b.l.shared[id], as)
 	}
 }

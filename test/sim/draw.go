@@ -12,6 +12,13 @@ import (
 
 // Draw makes the plan of a seed.
 func Draw(seed uint64) *Plan {
+	p := draw(seed)
+	p.ways()
+	return p
+}
+
+// draw makes the plan of a stream that runs in the plainest way.
+func draw(seed uint64) *Plan {
 	d := &drawer{Rand: rand.New(rand.NewPCG(seed, 0x5eed))}
 	p := &Plan{Seed: seed, byID: map[ID]*input{}, holes: map[ID]bool{}}
 	p.partitions = int32(d.between(1, 6))

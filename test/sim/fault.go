@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // faultKind is what goes wrong.
@@ -29,11 +30,25 @@ const (
 	slowAPI                       // all calls take longer
 	downAPI                       // all calls are held
 	compaction                    // the input topic is compacted
+	stall                         // a worker's connections are taken and nothing is answered
+	stop                          // a worker's network stands still and then goes on, as after SIGSTOP and SIGCONT
+	outage                        // the brokers of the sinks answer nobody
+	rights                        // rights are taken away and given back
+	garble                        // what is committed beside an offset is not what was written there
+	crashAt                       // a worker is killed at its next request of a kind
+	trim                          // records are deleted before they were read
+	reset                         // an operator sets the group to other offsets while it is empty
+	remakeIn                      // the input topic is deleted and made again
+	remakeOut                     // the output topic is deleted and made again
+	twin                          // two workers have the same static instance id
+	refuseTxn                     // the broker refuses a step of transactions
 )
 
 var faultNames = [...]string{
 	"crash", "join", "leave", "stop all", "glitch", "partitioned", "refuse output", "refuse error", "refuse commit",
 	"refuse heartbeat", "refuse fetch", "move group", "move leaders", "add partition", "slow api", "api down", "compaction",
+	"stalled connections", "stopped and continued", "outage of the sink", "rights taken away", "garbled metadata", "crash at a step", "records deleted",
+	"offsets set", "input made again", "output made again", "twin", "refuse a step of a transaction",
 }
 
 // fault is one entry of the schedule.
@@ -44,6 +59,8 @@ type fault struct {
 	who   int // which worker of those that run
 	code  *kerr.Error
 	count int
+	way   int      // one of several
+	key   kmsg.Key // of a request
 }
 
 func (f fault) String() string {
@@ -51,13 +68,16 @@ func (f fault) String() string {
 	if f.code != nil {
 		text += " " + f.code.Message
 	}
-	return fmt.Sprintf("%s at %v for %v (worker %d, count %d)", text, f.at, f.lasts, f.who, f.count)
+	if f.key != 0 || f.kind == crashAt {
+		text += " " + f.key.Name()
+	}
+	return fmt.Sprintf("%s at %v for %v (worker %d, count %d, way %d)", text, f.at, f.lasts, f.who, f.count, f.way)
 }
 
 // repeats reports whether a fault explains that events are read and written again.
 func (f fault) repeats() bool {
 	switch f.kind {
-	case glitch, moveLeaders, slowAPI, downAPI, refuseFetch, compaction:
+	case glitch, moveLeaders, slowAPI, downAPI, refuseFetch, compaction, trim:
 		return false
 	}
 	return true
@@ -65,6 +85,9 @@ func (f fault) repeats() bool {
 
 // mayRepeat reports whether anything explains duplicates.
 func (p *Plan) mayRepeat() bool {
+	if p.exactlyOnce {
+		return false
+	}
 	if p.members > 1 { // the group gathers one member after the other
 		return true
 	}

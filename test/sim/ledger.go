@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/kafka"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -26,6 +27,8 @@ type Ledger struct {
 	assigned  map[int32]int
 	shared    map[ID][]outcome // what calls for others may have made of an event
 	gone      map[ID]bool      // compacted away, or about to be
+	lost      map[ID]bool      // outputs that were deleted with their topic
+	deeds     map[string]int   // what happened, by name
 	calls     int
 	passed    int // events read again that were passed over
 }
@@ -35,9 +38,18 @@ func NewLedger(p *Plan) *Ledger {
 	return &Ledger{
 		plan: p, start: time.Now(), finished: map[ID]bool{}, prefix: map[int32]int64{},
 		delivered: map[ID]int{}, committed: map[int32]int64{}, assigned: map[int32]int{},
-		shared: map[ID][]outcome{}, gone: map[ID]bool{},
+		shared: map[ID][]outcome{}, gone: map[ID]bool{}, lost: map[ID]bool{}, deeds: map[string]int{},
 	}
 }
+
+// did counts something that happened.
+func (l *Ledger) did(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count(name)
+}
+
+func (l *Ledger) count(name string) { l.deeds[name]++ }
 
 const maxTrace = 60_000
 
@@ -183,8 +195,11 @@ func (h *traceHandler) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	if r.Message == streammanager.BeginsAnew {
+	switch r.Message {
+	case streammanager.BeginsAnew:
 		h.begins(r)
+	case "kafka: offset out of range, going on elsewhere":
+		h.movesOn(r)
 	}
 	h.l.Note("%s log: %s%s", h.prefix, r.Message, text)
 	return nil
@@ -205,6 +220,23 @@ func (h *traceHandler) begins(r slog.Record) {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	h.b.anew[partition] = before
+}
+
+// movesOn notes what a source passes over that is told that its offset is gone.
+func (h *traceHandler) movesOn(r slog.Record) {
+	at := map[string]int64{}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Value.Kind() == slog.KindInt64 {
+			at[a.Key] = a.Value.Int64()
+		}
+		return true
+	})
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	h.l.count("offset out of range")
+	if h.l.plan.outOfRange == kafka.Latest {
+		h.l.passOver(int32(at["partition"]), at["offset"], at["resumed"])
+	}
 }
 
 const (

@@ -21,8 +21,8 @@ const transactionMillis = "120000"
 // again, so that the ledger does not look at workers; what readers of committed records see in the end is held to
 // the plan: each outcome once, and in order.
 func DrawOnce(seed uint64) *Plan {
-	p := Draw(seed)
-	p.once, p.deaths = true, 0
+	p := draw(seed)
+	p.once, p.deaths, p.outOfRange = true, 0, kafka.Earliest
 	p.set.errorSink, p.set.onError = true, streammanager.OnErrorDrop
 	for _, in := range p.inputs {
 		for i := range in.acts {

@@ -141,14 +141,16 @@ type Plan struct {
 	outputs    int32
 	members    int
 	set        settings
-	steps      []stepPlan
-	inputs     []*input
-	byID       map[ID]*input
-	faults     []fault
-	end        time.Duration // when the last fault has ended
-	holes      map[ID]bool   // offsets that no event has: marks and what was aborted
-	once       bool          // streams work in transactions
-	deaths     int           // after how many streams that ended by it the function that stops them is mended; 0: none stops
+	way
+	begins time.Duration // when a bounded stream is first started
+	steps  []stepPlan
+	inputs []*input
+	byID   map[ID]*input
+	faults []fault
+	end    time.Duration // when the last fault has ended
+	holes  map[ID]bool   // offsets that no event has: marks and what was aborted
+	once   bool          // see DrawOnce
+	deaths int           // after how many streams that ended by it the function that stops them is mended; 0: none stops
 }
 
 // inlineOnly reports whether the chain has no calls.
@@ -242,6 +244,6 @@ func (p *Plan) leave(in *input, n int) outcome {
 
 // String sums the plan up for a trace.
 func (p *Plan) String() string {
-	return fmt.Sprintf("seed %d: %d events, %d+%d partitions, %d output partitions, %d members, settings %+v, chain %+v, faults %v",
-		p.Seed, len(p.inputs), p.seeded, p.partitions-p.seeded, p.outputs, p.members, p.set, p.steps, p.faults)
+	return fmt.Sprintf("seed %d: %d events, %d+%d partitions, %d output partitions, %d members, settings %+v, %v, chain %+v, faults %v",
+		p.Seed, len(p.inputs), p.seeded, p.partitions-p.seeded, p.outputs, p.members, p.set, p.way, p.steps, p.faults)
 }

@@ -5,6 +5,8 @@ package sim_test
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,9 +26,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestSeeds runs the simulation for every seed. All promises must hold under each.
 func TestSeeds(t *testing.T) {
+	var seedsOf []uint64
+	for seed := *start; seed < *start+*seeds; seed++ {
+		seedsOf = append(seedsOf, seed)
+	}
+	runAll(t, seedsOf)
+}
+
+// TestKept runs the seeds that have found a fault.
+func TestKept(t *testing.T) { runAll(t, slices.Sorted(maps.Keys(sim.Kept()))) }
+
+func runAll(t *testing.T, seeds []uint64) {
 	var sum total
 	t.Cleanup(func() { sum.say(t) })
-	for seed := *start; seed < *start+*seeds; seed++ {
+	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -109,6 +122,7 @@ func report(t *testing.T, seed uint64, got sim.Result) {
 type total struct {
 	mu                                                 sync.Mutex // guards all below
 	seeds, events, calls, deaths, shared, gone, passed int
+	deeds                                              map[string]int
 }
 
 func (s *total) add(got sim.Result) {
@@ -121,12 +135,21 @@ func (s *total) add(got sim.Result) {
 	s.shared += got.Shared
 	s.gone += got.Gone
 	s.passed += got.Passed
+	if s.deeds == nil {
+		s.deeds = map[string]int{}
+	}
+	for name, n := range got.Deeds {
+		s.deeds[name] += n
+	}
 }
 
 // say fails when a run of many seeds left out what rarely happens: then the plans have gone stale.
 func (s *total) say(t *testing.T) {
 	t.Logf("%d seeds: %d events, %d calls, %d streams stopped by an event, %d events taken along by a call for others, %d events compacted away, %d events passed over when they were read again",
 		s.seeds, s.events, s.calls, s.deaths, s.shared, s.gone, s.passed)
+	for _, name := range slices.Sorted(maps.Keys(s.deeds)) {
+		t.Logf("%6d times %s", s.deeds[name], name)
+	}
 	if s.seeds >= 300 && (s.deaths == 0 || s.shared == 0 || s.gone == 0 || s.passed == 0) {
 		t.Error("something that is to happen under some seeds never did")
 	}

@@ -37,34 +37,52 @@ func (s *source) Open(ctx context.Context, a streammanager.Assignments) error {
 // Poll implements streammanager.Source.
 func (s *source) Poll(ctx context.Context, limit int) (streammanager.Polled, error) {
 	got, err := s.Source.Poll(ctx, limit)
-	s.b.l.mu.Lock()
-	defer s.b.l.mu.Unlock()
-	if len(got.Records) > limit {
-		s.b.l.breach("%s: a poll for %d records gave %d", s.b.name, limit, len(got.Records))
-	}
-	for i := range got.Records {
-		r := &got.Records[i]
-		if r.Marker {
+	s.b.polled(got.Records, limit)
+	return got, err
+}
+
+// polled notes what a poll gave.
+func (b *books) polled(records []streammanager.Record, limit int) {
+	b.l.mu.Lock()
+	defer b.l.mu.Unlock()
+	n := 0
+	for i := range records {
+		if records[i].Marker {
 			continue
 		}
-		s.b.read(ID{r.Partition, r.Offset})
+		n++
+		if !b.light {
+			b.read(ID{records[i].Partition, records[i].Offset})
+		}
 	}
-	return got, err
+	if n > limit {
+		b.l.breach("%s: a poll for %d records gave %d", b.name, limit, n)
+	}
 }
 
 // Rewind implements streammanager.Rewinder.
 func (s *source) Rewind(offsets map[streammanager.TopicPartition]int64) {
-	s.b.l.mu.Lock()
-	for tp, offset := range offsets {
-		s.b.rewound(tp.Partition, offset)
-	}
-	s.b.l.mu.Unlock()
+	s.b.setBack(offsets)
 	s.Source.Rewind(offsets)
+}
+
+// setBack notes that the stream goes back.
+func (b *books) setBack(offsets map[streammanager.TopicPartition]int64) {
+	b.l.mu.Lock()
+	defer b.l.mu.Unlock()
+	for tp, offset := range offsets {
+		if !b.light {
+			b.rewound(tp.Partition, offset)
+		}
+	}
 }
 
 // Commit implements streammanager.Committer. It checks that the worker still owns what it commits and
 // that no position goes back.
 func (s *source) Commit(ctx context.Context, positions map[streammanager.TopicPartition]streammanager.Position) error {
+	if s.b.light {
+		return s.Source.Commit(ctx, positions)
+	}
 	l := s.b.l
 	l.mu.Lock()
 	before := map[int32]int64{}
@@ -106,7 +124,10 @@ func (s *source) Commit(ctx context.Context, positions map[streammanager.TopicPa
 func (a *assignments) Assigned(starts map[streammanager.TopicPartition]streammanager.Position) {
 	a.b.l.mu.Lock()
 	for tp, start := range starts {
-		a.b.assigned(tp.Partition, start)
+		a.b.l.note("%s is given %s/%d from %d", a.b.name, tp.Topic, tp.Partition, start.Offset)
+		if !a.b.light {
+			a.b.assigned(tp.Partition, start)
+		}
 	}
 	a.b.l.mu.Unlock()
 	a.inner.Assigned(starts)
@@ -119,7 +140,7 @@ func (a *assignments) Revoked(ctx context.Context, tps []streammanager.TopicPart
 		if o := a.b.parts[tp.Partition]; o != nil {
 			o.revoking = true
 		}
-		a.b.l.note("%s is to give %d back", a.b.name, tp.Partition)
+		a.b.l.note("%s is to give %s/%d back", a.b.name, tp.Topic, tp.Partition)
 	}
 	a.b.l.mu.Unlock()
 	a.inner.Revoked(ctx, tps)

@@ -14,8 +14,15 @@ import (
 // load writes the events at their times, each to its partition.
 func (w *world) load() {
 	var sent sync.WaitGroup
+	remade := false
 	for _, in := range w.plan.inputs {
 		w.until(in.at)
+		if in.id.Offset >= generation && !remade {
+			sent.Wait()
+			remade = true
+			close(w.firstHalf)
+			<-w.secondHalf
+		}
 		for !w.exists(in.id.Partition) {
 			time.Sleep(200 * time.Millisecond)
 		}
@@ -30,14 +37,17 @@ func (w *world) load() {
 			continue
 		}
 		sent.Add(1)
-		w.client.Produce(context.Background(), recordFor(in), func(r *kgo.Record, err error) {
+		w.writer.Produce(context.Background(), recordFor(in), func(r *kgo.Record, err error) {
 			defer sent.Done()
-			if err != nil || r.Offset != in.id.Offset {
+			if err != nil || r.Offset != in.id.Offset%generation {
 				w.ledger.Breach("the simulator could not write %v: offset %d, %v", in.id, r.Offset, err)
 			}
 		})
 	}
 	sent.Wait()
+	if !remade {
+		close(w.firstHalf)
+	}
 }
 
 func recordFor(in *input) *kgo.Record {

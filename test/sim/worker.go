@@ -2,12 +2,15 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/kafka"
@@ -15,39 +18,48 @@ import (
 	"github.com/a0c75104/enricher/window"
 )
 
-const (
-	inTopic  = "in"
-	outTopic = "out"
-	errTopic = "err"
-	group    = "sim"
-)
-
 // worker is one process: a stream with a network of its own.
 type worker struct {
 	name     string
-	net      *network
+	slot     int      // of its name that stays over a restart
+	net      *network // of all, or of the source
+	out      *network // of the sinks
 	b        *books
 	stream   *streammanager.Stream
 	registry *prometheus.Registry
 	stop     context.CancelFunc
 	asked    time.Time // when it was stopped; zero: it was not
+	cutOff   bool      // it was killed
 	done     chan struct{}
 	err      error     // of Run, once done is closed
 	endedAt  time.Time // the same
 }
 
 // launch starts a worker, unless all is over.
-func (w *world) launch() {
+func (w *world) launch() { w.launchAs(-1) }
+
+// launchAs starts a worker in a slot, -1 for one that is free.
+func (w *world) launchAs(slot int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closing {
 		return
 	}
+	if w.waiting > 0 {
+		w.late++
+		return
+	}
+	if slot < 0 {
+		slot = w.freeSlot()
+	}
 	name := fmt.Sprintf("w%d", w.started)
 	w.started++
 	k := &worker{
-		name: name, net: &network{inner: w.vnet}, b: newBooks(w.ledger, name), done: make(chan struct{}),
+		name: name, slot: slot, net: &network{inner: w.vnet}, out: &network{inner: w.vnet}, b: newBooks(w.ledger, name), done: make(chan struct{}),
 		registry: prometheus.NewRegistry(),
+	}
+	if w.dark != nil {
+		w.dark(k.out)
 	}
 	k.b.closedN, k.b.dead = k.windowsClosed, w.plan.once
 	stream, err := w.build(k)
@@ -60,7 +72,7 @@ func (w *world) launch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.stop = cancel
 	w.workers = append(w.workers, k)
-	w.ledger.Note("%s starts", name)
+	w.ledger.Note("%s starts in slot %d", name, slot)
 	w.all.Go(func() {
 		k.err = stream.Run(ctx)
 		k.endedAt = time.Now()
@@ -70,32 +82,148 @@ func (w *world) launch() {
 	})
 }
 
-// afterwards starts a stream again that ended with an error, as a supervisor does, and mends what stops
-// streams when it has done so often enough.
-func (w *world) afterwards(k *worker) {
-	if k.err == nil || !w.mayFail(k) {
+// freeSlot returns the first slot that no worker is in that may still write. The caller holds mu.
+func (w *world) freeSlot() int {
+	taken := map[int]bool{}
+	for _, k := range w.workers {
+		select {
+		case <-k.done:
+		default:
+			taken[k.slot] = taken[k.slot] || !k.cutOff
+		}
+	}
+	slot := 0
+	for taken[slot] {
+		slot++
+	}
+	return slot
+}
+
+// networks are the ways of a worker to the brokers.
+func (k *worker) networks() []*network { return []*network{k.net, k.out} }
+
+// open ends what holds the connections of a worker up, unless it is dead.
+func (k *worker) open() {
+	k.b.l.mu.Lock()
+	dead := k.b.killed
+	k.b.l.mu.Unlock()
+	if dead {
 		return
 	}
-	w.mu.Lock()
-	byItself := k.asked.IsZero()
-	if byItself {
-		k.asked = time.Now()
-	}
-	if w.deaths++; w.deaths >= w.plan.deaths {
-		w.mended.Store(true)
-	}
-	w.mu.Unlock()
-	if byItself {
-		time.Sleep(time.Second)
-		w.launch()
+	for _, n := range k.networks() {
+		n.open()
 	}
 }
 
-// mayFail reports whether a worker has met what stops streams.
-func (w *world) mayFail(k *worker) bool {
+// afterwards starts a stream again that ended with an error, as a supervisor does, and mends what stops
+// streams when it has done so often enough.
+func (w *world) afterwards(k *worker) {
+	w.mu.Lock()
+	byItself := k.asked.IsZero()
+	w.mu.Unlock()
+	why := w.mayFail(k)
+	if k.err == nil && w.plan.bounded && byItself {
+		w.ledger.did("bounded read ended")
+	}
+	if why == noReason && (k.err != nil || !w.plan.bounded) {
+		return
+	}
+	w.mu.Lock()
+	if byItself {
+		k.asked = time.Now()
+	}
+	if why == culprit {
+		if w.deaths++; w.deaths >= w.plan.deaths {
+			w.mended.Store(true)
+		}
+	}
+	w.mu.Unlock()
+	if why != noReason {
+		w.ledger.did(string(why))
+	}
+	if !byItself {
+		return
+	}
+	switch why {
+	case culprit, fencedOff, stalled:
+		time.Sleep(time.Second)
+		w.launch()
+	case offsetGone:
+		w.moveOn()
+	}
+}
+
+// reason is why a stream ended with an error, as it had to.
+type reason string
+
+const (
+	noReason   reason = ""
+	culprit    reason = "stream stopped by an event"
+	offsetGone reason = "stream stopped since its offset is gone"
+	fencedTwin reason = "stream stopped for its twin"
+	fencedOff  reason = "stream stopped since its transaction was fenced off"
+	stalled    reason = "stream started again since it stood still"
+)
+
+// mayFail tells why a worker had to end with an error.
+func (w *world) mayFail(k *worker) reason {
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
-	return (len(k.b.culprits) > 0 || w.plan.once) && !k.b.killed // a transactional id may be lost
+	p, failed := w.plan, (*streammanager.FailedError)(nil)
+	switch {
+	case k.b.killed || k.err == nil:
+		return noReason
+	case p.once: // a transactional id may be lost
+		return fencedOff
+	case p.outOfRange == kafka.Fail && p.has(trim, reset, compaction) && strings.Contains(k.err.Error(), "is out of range"):
+		return offsetGone
+	case p.has(twin) && strings.Contains(k.err.Error(), "another worker uses the same group.instance.id"):
+		return fencedTwin
+	case p.exactlyOnce && p.has(stop, stall, outage, partitioned) && strings.Contains(k.err.Error(), "was taken over"):
+		return fencedOff
+	case errors.As(k.err, &failed) && failed.Reason == streammanager.ReasonStalled && len(p.faults) > 0:
+		return stalled
+	case len(k.b.culprits) > 0:
+		return culprit
+	}
+	return noReason
+}
+
+// has reports whether a plan has a fault of one of kinds.
+func (p *Plan) has(kinds ...faultKind) bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool { return slices.Contains(kinds, f.kind) })
+}
+
+// moveOn does what the message of a stream says whose offset is gone: with all workers stopped it commits a later
+// offset.
+func (w *world) moveOn() {
+	w.mu.Lock()
+	busy := w.moving
+	w.moving = true
+	w.mu.Unlock()
+	if busy {
+		return
+	}
+	defer func() {
+		w.mu.Lock()
+		w.moving = false
+		w.mu.Unlock()
+	}()
+	empty, again := w.vacate()
+	defer again()
+	if !empty {
+		return
+	}
+	to := kadm.Offsets{}
+	committed := w.committed()
+	for _, info := range w.cluster.PartitionInfos(inTopic) {
+		if at, ok := committed[info.Partition]; ok && at < info.LogStartOffset {
+			to.AddOffset(inTopic, info.Partition, info.LogStartOffset, -1)
+		}
+	}
+	if len(to) > 0 {
+		w.setOffsets(to)
+	}
 }
 
 // windowsClosed reads the worker's own count of closed windows.
@@ -117,68 +245,6 @@ func (k *worker) windowsClosed(r window.Reason) float64 {
 		}
 	}
 	return 0
-}
-
-func (w *world) build(k *worker) (*streammanager.Stream, error) {
-	set, log := w.plan.set, w.ledger.logger(k.b)
-	at := kafka.Connection{Brokers: w.addrs, Dialer: k.net.Dial, Options: map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000"}}
-	from := at
-	from.Options = map[string]string{"client.id": k.name, "metadata.max.age.ms": "5000", "session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
-	// A batch is not compressed, so that the broker in memory can tell poison by looking.
-	at.Options["compression.type"] = "none"
-	b := streammanager.New(streammanager.Config{
-		Name: "sim", Workers: set.workers, Order: set.order, Tombstones: set.tombstones, OnError: set.onError,
-		Limits: set.limits, CommitInterval: set.commit, ShutdownTimeout: set.shutdown, Logger: log,
-		Metrics: k.registry,
-	}).Window(set.window).Filter(w.keep)
-	if err := w.ends(k, b, from, at, log); err != nil {
-		return nil, err
-	}
-	if set.byValue {
-		b.PartitionBy(w.keyOf)
-	}
-	if set.byGroup {
-		b.WindowBy(w.groupOf)
-	}
-	for i, s := range w.plan.steps {
-		f := &function{step: i, plan: w.plan, b: k.b, api: &w.api, mended: &w.mended, end: w.end}
-		step := streammanager.Step{Name: s.name, Inline: s.inline, Timeout: s.timeout, Attempts: s.attempts, When: w.when(i)}
-		if s.batch {
-			step.Batch = f
-		} else {
-			step.Func = f
-		}
-		b.Process(step)
-	}
-	return b.Build()
-}
-
-// ends gives a stream its source and sinks.
-func (w *world) ends(k *worker, b *streammanager.Builder, from, at kafka.Connection, log *slog.Logger) error {
-	if w.plan.once {
-		tx, err := transaction(k, from, at, log)
-		if err == nil {
-			b.From(tx.Source()).To(tx.Sink(0)).ErrorsTo(tx.Sink(1), nil)
-		}
-		return err
-	}
-	src, err := kafka.NewSource(kafka.SourceConfig{Connection: from, Topics: []string{inTopic}, Group: group, Start: "earliest"}, log)
-	if err != nil {
-		return err
-	}
-	out, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: outTopic}, log)
-	if err != nil {
-		return err
-	}
-	b.From(&source{Source: src, b: k.b}).To(&sink{Sink: out, b: k.b})
-	if !w.plan.set.errorSink {
-		return nil
-	}
-	failed, err := kafka.NewSink(kafka.SinkConfig{Connection: at, Topic: errTopic}, log)
-	if err == nil {
-		b.ErrorsTo(&sink{Sink: failed, b: k.b, failed: true}, nil)
-	}
-	return err
 }
 
 func (w *world) inputOf(ev *event.Event) *input {
@@ -247,15 +313,20 @@ func (w *world) halt(k *worker) {
 func (w *world) kill(k *worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !k.asked.IsZero() {
+	if k.cutOff {
 		return
 	}
-	k.asked = time.Now()
+	k.cutOff = true
+	if k.asked.IsZero() {
+		k.asked = time.Now()
+	}
 	w.ledger.mu.Lock()
 	k.b.dead, k.b.killed = true, true
 	w.ledger.note("%s is killed", k.name)
 	w.ledger.mu.Unlock()
-	k.net.cut()
+	for _, n := range k.networks() {
+		n.cut()
+	}
 	k.stop()
 }
 
@@ -269,6 +340,7 @@ func (w *world) ended(k *worker) {
 		w.ledger.Breach("%s did not end", k.name)
 		return
 	}
+	excused := w.mayFail(k)
 	w.ledger.mu.Lock()
 	defer w.ledger.mu.Unlock()
 	if k.b.killed {
@@ -277,7 +349,7 @@ func (w *world) ended(k *worker) {
 	if took, most := k.endedAt.Sub(k.asked), w.plan.set.shutdown+lastWork; took > most {
 		w.ledger.breach("%s took %v to stop, which may take %v", k.name, took, most)
 	}
-	if k.err != nil && !k.b.explains(k.err) && !w.plan.once {
+	if k.err != nil && !k.b.explains(k.err) && (excused == noReason || excused == culprit) {
 		w.ledger.breach("%s ended with %v", k.name, k.err)
 	}
 }

@@ -22,13 +22,20 @@ type world struct {
 	vnet    *kfake.VirtualNetwork
 	cluster *kfake.Cluster
 	addrs   []string
-	client  *kgo.Client // writes the workload and looks at offsets
+	client  *kgo.Client // looks at offsets
+	writer  *kgo.Client // writes the workload; client, or another once the topic was made again
 	admin   *kadm.Client
 	txn     *kgo.Client // writes transactions; nil where the plan has none
 	mended  atomic.Bool // what stops streams was mended
-	api     api
-	end     chan struct{}
-	all     sync.WaitGroup // the workers' goroutines
+	garbled atomic.Pointer[func(string) string]
+	// Both are closed by what makes the input topic again, if a plan has that: when all is written that comes
+	// before it, and when the topic is there.
+	firstHalf, secondHalf chan struct{}
+	remaking              turn // held while the output topic is made again
+
+	api api
+	end chan struct{}
+	all sync.WaitGroup // the workers' goroutines
 
 	mu         sync.Mutex // guards all below
 	workers    []*worker
@@ -36,6 +43,10 @@ type world struct {
 	partitions int32
 	deaths     int  // streams that ended with an error, as they had to
 	closing    bool // nothing is started any more
+	waiting    int  // how many want nothing to be started
+	late       int  // workers that were to be started meanwhile
+	moving     bool // somebody sets the group to later offsets
+	dark       func(*network)
 }
 
 // Result is what came of a simulation.
@@ -48,11 +59,15 @@ type Result struct {
 	Shared int // events that a call for others took along
 	Gone   int // events that were compacted away
 	Passed int // events that were passed over when they were read again
+	Deeds  map[string]int
 }
 
 // Run carries a plan out. It must be called inside a synctest bubble.
 func Run(p *Plan) Result {
-	w := &world{plan: p, ledger: NewLedger(p), vnet: new(kfake.VirtualNetwork), end: make(chan struct{}), partitions: p.seeded}
+	w := &world{
+		plan: p, ledger: NewLedger(p), vnet: new(kfake.VirtualNetwork), end: make(chan struct{}), partitions: p.seeded,
+		firstHalf: make(chan struct{}), secondHalf: make(chan struct{}), remaking: make(turn, 1),
+	}
 	w.ledger.Note("%v", p)
 	if err := w.open(); err != nil {
 		return Result{Broken: []string{err.Error()}}
@@ -62,7 +77,7 @@ func Run(p *Plan) Result {
 	defer w.ledger.mu.Unlock()
 	return Result{
 		Broken: w.ledger.broken, Trace: w.ledger.trace, Calls: w.ledger.calls, Events: len(p.inputs), Deaths: w.deaths,
-		Shared: len(w.ledger.shared), Gone: len(w.ledger.gone), Passed: w.ledger.passed,
+		Shared: len(w.ledger.shared), Gone: len(w.ledger.gone), Passed: w.ledger.passed, Deeds: w.ledger.deeds,
 	}
 }
 
@@ -76,18 +91,23 @@ func (w *world) open() error {
 		return fmt.Errorf("starting the broker: %w", err)
 	}
 	w.addrs = []string{"localhost:9092", "localhost:9093", "localhost:9094"}
-	w.client, err = kgo.NewClient(
-		kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.vnet.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerLinger(0),
-	)
-	if err != nil {
+	if w.client, err = w.newClient(); err != nil {
 		w.cluster.Close()
 		return fmt.Errorf("starting the client: %w", err)
 	}
+	w.writer = w.client
 	w.admin = kadm.NewClient(w.client)
 	w.cluster.ControlKey(int16(kmsg.OffsetCommit), w.watchCommits)
+	w.cluster.ControlKey(int16(kmsg.TxnOffsetCommit), w.watchBound)
 	w.poison()
 	return nil
+}
+
+func (w *world) newClient() (*kgo.Client, error) {
+	return kgo.NewClient(
+		kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.vnet.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerLinger(0),
+	)
 }
 
 // watchCommits looks at each commit as the broker gets it.
@@ -97,8 +117,25 @@ func (w *world) watchCommits(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		return nil, nil, false
 	}
 	for _, t := range req.Topics {
-		for _, p := range t.Partitions {
-			w.ledger.commitSeen(p.Partition, p.Offset)
+		for i := range t.Partitions {
+			p := &t.Partitions[i]
+			if !w.plan.light() && !w.plan.exactlyOnce && req.MemberID != "" { // an operator has none
+				w.ledger.commitSeen(p.Partition, p.Offset)
+			}
+			w.garbles(&p.Metadata)
+		}
+	}
+	return nil, nil, false
+}
+
+// watchBound does the same with what transactions commit, which the source's own end has looked at.
+func (w *world) watchBound(kreq kmsg.Request) (kmsg.Response, error, bool) {
+	if req, ok := kreq.(*kmsg.TxnOffsetCommitRequest); ok {
+		w.ledger.Note("broker: transaction %s of member %s (generation %d) commits %v", req.TransactionalID, req.MemberID, req.Generation, req.Topics)
+		for _, t := range req.Topics {
+			for i := range t.Partitions {
+				w.garbles(&t.Partitions[i].Metadata)
+			}
 		}
 	}
 	return nil, nil, false
@@ -132,10 +169,13 @@ func holdsPoison(kreq kmsg.Request, partition int32) bool {
 
 // play runs the schedule, waits for quiet, checks, and ends everything.
 func (w *world) play() {
-	for range w.plan.members {
-		w.launch()
-	}
 	var acts sync.WaitGroup
+	acts.Go(func() {
+		w.until(w.plan.begins)
+		for range w.plan.members {
+			w.launch()
+		}
+	})
 	acts.Go(w.load)
 	for _, f := range w.plan.faults {
 		acts.Go(func() { w.happen(f) })
@@ -157,6 +197,9 @@ func (w *world) play() {
 		w.ended(k)
 	}
 	w.readBack()
+	if w.writer != w.client {
+		w.writer.Close()
+	}
 	w.client.Close()
 	if w.txn != nil {
 		w.txn.Close()
@@ -202,6 +245,8 @@ func (w *world) happen(f fault) {
 		w.api.set(1, time.Now().Add(f.lasts))
 	case compaction:
 		w.compact()
+	default:
+		w.mishap(f)
 	}
 }
 
@@ -236,7 +281,7 @@ func (w *world) workersFault(f fault) {
 		dead := k.b.killed
 		k.b.l.mu.Unlock()
 		if !dead {
-			k.net.heal()
+			k.open()
 		}
 	}
 }
@@ -247,3 +292,9 @@ func (w *world) refuse(f fault, how kfake.Fault) {
 	time.Sleep(f.lasts)
 	h.Remove()
 }
+
+// turn is a lock that is held while time passes, which waiting for a sync.Mutex would stop.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
