@@ -39,7 +39,7 @@ var mishaps = []mishap{
 		k.net.cut()
 		time.Sleep(lasts)
 		if !k.dead.Load() {
-			k.net.heal()
+			k.net.open()
 		}
 	}},
 	{"outputs refused", func(w *between, _ *betweenWorker, lasts time.Duration) {
