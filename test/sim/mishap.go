@@ -312,10 +312,10 @@ func (w *world) setOffsets(to kadm.Offsets) {
 	})
 }
 
-// passOver notes that unfinished events from one offset to another will not be read.
+// passOver notes that events from one offset to another may not be read again.
 func (l *Ledger) passOver(partition int32, from, to int64) {
 	for _, in := range l.plan.inputs {
-		if id := in.id; id.Partition == partition && id.Offset >= from && id.Offset < to && !l.finished[id] {
+		if id := in.id; id.Partition == partition && id.Offset >= from && id.Offset < to {
 			l.gone[id] = true
 		}
 	}

@@ -123,6 +123,9 @@ func (w *world) compact() {
 	l.mu.Lock()
 	candidates := w.plan.superseded()
 	for id := range candidates {
+		if l.gone[id] { // it is not read any more, whether it is there or not
+			delete(candidates, id)
+		}
 		l.gone[id] = true
 	}
 	l.mu.Unlock()
