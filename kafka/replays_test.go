@@ -192,7 +192,13 @@ func TestAReadWhoseTopicMustExistEndsWithoutIt(t *testing.T) {
 	if n := r.log.count(said); n > 0 {
 		t.Errorf("it was said that it may heal:\n%s", r.log.text.String())
 	}
-	if err := open(t, c, mustExist).src.Scan(ctx, func(*streammanager.Record) {}); err == nil || !strings.Contains(err.Error(), "correct its name") {
+	cfg := kafka.SourceConfig{Connection: kafka.Connection{Brokers: c.ListenAddrs(), Options: quick}, Group: "g"}
+	mustExist(&cfg)
+	src, err := kafka.NewSource(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Scan(ctx, func(*streammanager.Record) {}); err == nil || !strings.Contains(err.Error(), "correct its name") {
 		t.Errorf("Scan ended with %v", err)
 	}
 }

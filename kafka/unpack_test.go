@@ -32,8 +32,8 @@ func TestCompressedRecordsThatAreFetchedAheadStayWithinTheBoundOnceUnpacked(t *t
 				most = max(most, came.Load()/packed-delivered)
 			}
 		}
-		// Answers are larger than the records in them by a hundredth or so.
-		const around = partitions * perPartition / 100
+		// Answers are larger than the records in them by a hundredth or so, and each may hold a record too many.
+		const around = partitions*perPartition/100 + 4
 		if bound := r.src.BufferBytes()/size + partitions + around; most > bound || most < 1 {
 			t.Errorf("%d records of %d bytes came and were not asked for, want some and at most %d", most, size, bound)
 		}
