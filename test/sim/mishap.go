@@ -316,7 +316,7 @@ func (w *world) setOffsets(to kadm.Offsets) {
 func (l *Ledger) passOver(partition int32, from, to int64) {
 	for _, in := range l.plan.inputs {
 		if id := in.id; id.Partition == partition && id.Offset >= from && id.Offset < to {
-			l.gone[id] = true
+			l.gone[id], l.behindUs[id] = true, true
 		}
 	}
 }

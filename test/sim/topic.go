@@ -145,7 +145,9 @@ func (w *world) compact() {
 	n := 0
 	for id := range candidates {
 		if left[id] || id.Offset >= ends[id.Partition] {
-			delete(l.gone, id)
+			if !l.behindUs[id] {
+				delete(l.gone, id)
+			}
 			continue
 		}
 		n++

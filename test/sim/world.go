@@ -207,7 +207,16 @@ func (w *world) play() {
 	w.cluster.Close()
 	close(w.end)
 	w.all.Wait()
+	for _, k := range all {
+		for _, n := range k.networks() {
+			n.cut()
+		}
+	}
+	time.Sleep(lastRead)
 }
+
+// lastRead is how long a client that was closed may still read from a connection that it was about to make.
+const lastRead = 15 * time.Second
 
 // happen carries one fault out, from its beginning to its end.
 func (w *world) happen(f fault) {
