@@ -31,7 +31,7 @@ func (w *world) readBack() {
 		w.checkOutput(in, r)
 		// Without a key of its own a record may go to any partition. What a call for others took along once may
 		// be written behind later events when it is read again.
-		if in.kind == keyed && in.key != nil && w.plan.set.order != streammanager.OrderNone && !w.ledger.tookAlong(id) {
+		if in.kind == keyed && in.key != nil && w.plan.set.order != streammanager.OrderNone && !w.ledger.anyPlace(id) {
 			lane := in.lane + "/" + strconv.Itoa(int(id.Partition)) + "/" + strconv.Itoa(int(r.Partition))
 			if before, ok := latest[lane]; ok && before.Offset > id.Offset && seen[id][path] == 1 {
 				w.ledger.Breach("output %v of key %s stands first behind %v", id, in.lane, before)

@@ -100,11 +100,13 @@ func (l *Ledger) after(partition int32, from int64) int64 {
 	return from
 }
 
-// tookAlong reports whether a call for others may have made something of an event.
-func (l *Ledger) tookAlong(id ID) bool {
+// anyPlace reports whether an output of an event may stand behind those of later ones: a call for others has made
+// something of it once; it is gone, so that nobody writes it again before them where a worker's requests come late that
+// was cut off; or an earlier output was deleted with its topic.
+func (l *Ledger) anyPlace(id ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.shared[id]) > 0
+	return len(l.shared[id]) > 0 || l.gone[id] || l.lost[id]
 }
 
 // commitSeen checks a commit on its way to the broker: nothing unfinished may lie behind it.
