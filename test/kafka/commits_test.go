@@ -17,6 +17,7 @@ type commit struct {
 	topic     string
 	partition int32
 	offset    int64
+	metadata  string
 	at        time.Time
 }
 
@@ -33,20 +34,29 @@ func (u *suite) commits() []commit {
 		must(u.t, key.ReadFrom(r.Key))
 		must(u.t, value.ReadFrom(r.Value))
 		if key.Group == u.group {
-			all = append(all, commit{key.Topic, key.Partition, value.Offset, time.UnixMilli(value.CommitTimestamp)})
+			all = append(all, commit{key.Topic, key.Partition, value.Offset, value.Metadata, time.UnixMilli(value.CommitTimestamp)})
 		}
 	}, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	return all
 }
 
 // countCommits returns how many offsets were committed, by how many commits at least, since those of one commit have the
-// same time, and of how many topics.
+// same time, and of how many topics. One that has in it what was committed already is the same commit sent again: a
+// coordinator that moves takes it, and does not come to answer.
 func countCommits(all []commit) (offsets, commits, topics int) {
-	times, names := map[time.Time]bool{}, map[string]bool{}
-	for _, c := range all {
-		names[c.topic], times[c.at] = true, true
+	type place struct {
+		topic     string
+		partition int32
 	}
-	return len(all), len(times), len(names)
+	newest, anew, names := map[place]commit{}, map[time.Time]bool{}, map[string]bool{}
+	for _, c := range all {
+		at := place{c.topic, c.partition}
+		if last, any := newest[at]; !any || last.offset != c.offset || last.metadata != c.metadata {
+			anew[c.at] = true
+		}
+		newest[at], names[c.topic] = c, true
+	}
+	return len(all), len(anew), len(names)
 }
 
 // checkStarts holds where each assignment began to what was committed when it did: an assignment that began before that
