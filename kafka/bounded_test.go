@@ -375,3 +375,28 @@ func TestABoundedReadOfALogThatWasCutBeginsNoEarlierThanItsStart(t *testing.T) {
 		t.Errorf("read %q again, want what lies behind the start", got)
 	}
 }
+
+func TestAReadThatIsDoneEndsAlsoWhileItsWorkerIsStillJoining(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	write(t, cl, "in", 0, 0, 3)
+	r := open(t, c, ranged("earliest", "latest"))
+	if got := toTheEnd(t, r); got != "0 1 2" {
+		t.Fatal(got)
+	}
+	r.src.Close(context.Background())
+	joining := make(chan struct{})
+	c.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		c.SleepControl(func() { <-joining })
+		return nil, nil, false
+	})
+	again := open(t, c, ranged("earliest", "latest"))
+	if got := toTheEnd(t, again); got != "" {
+		t.Errorf("read %q", got)
+	}
+	if n := again.log.count("nothing is left to read"); n != 1 {
+		t.Errorf("it says %d times that there is nothing left: %s", n, again.log.text.String())
+	}
+	close(joining)
+	again.src.Close(context.Background())
+}

@@ -145,10 +145,10 @@ func (u *suite) crash(w *worker) {
 	w.crashed = true
 	w.Kill()
 	var err error
-	w.committed, err = job.Committed(within(u.t, time.Second), u.c.Admin, u.group, u.input) // before the next owner commits
+	w.committed, err = job.Committed(within(u.t, patience), u.c.Admin, u.group, u.input) // before the next owner commits
 	must(u.t, err)
 	if u.through() {
-		w.between, err = job.Committed(within(u.t, time.Second), u.c.Admin, u.group, u.between())
+		w.between, err = job.Committed(within(u.t, patience), u.c.Admin, u.group, u.between())
 		must(u.t, err)
 	}
 }

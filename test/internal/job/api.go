@@ -88,6 +88,13 @@ func (a *API) Become(m Mode) error {
 	return nil
 }
 
+// Take changes how long calls take, from the next one on.
+func (a *API) Take(delay time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.delay = delay
+}
+
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.Atoi(r.URL.Query().Get("id"))
 	key, errKey := strconv.Atoi(r.PathValue("key"))
