@@ -118,6 +118,8 @@ func (w *world) grow() {
 
 // compact lets the broker compact the input topic, and finds out what is left of it.
 func (w *world) compact() {
+	w.compacting.Lock() // else another one takes away what this one finds to be there
+	defer w.compacting.Unlock()
 	ctx := context.Background()
 	l := w.ledger
 	l.mu.Lock()

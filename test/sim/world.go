@@ -32,6 +32,7 @@ type world struct {
 	// before it, and when the topic is there.
 	firstHalf, secondHalf chan struct{}
 	remaking              turn // held while the output topic is made again
+	compacting            turn // held while the input topic is compacted
 
 	api api
 	end chan struct{}
@@ -67,6 +68,7 @@ func Run(p *Plan) Result {
 	w := &world{
 		plan: p, ledger: NewLedger(p), vnet: new(kfake.VirtualNetwork), end: make(chan struct{}), partitions: p.seeded,
 		firstHalf: make(chan struct{}), secondHalf: make(chan struct{}), remaking: make(turn, 1),
+		compacting: make(turn, 1),
 	}
 	w.ledger.Note("%v", p)
 	if err := w.open(); err != nil {
