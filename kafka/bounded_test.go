@@ -380,9 +380,7 @@ func TestAReadThatIsDoneEndsAlsoWhileItsWorkerIsStillJoining(t *testing.T) {
 	c, cl, _ := fake(t, 1)
 	write(t, cl, "in", 0, 0, 3)
 	r := open(t, c, ranged("earliest", "latest"))
-	if got := toTheEnd(t, r); got != "0 1 2" {
-		t.Fatal(got)
-	}
+	toTheEnd(t, r)
 	r.src.Close(context.Background())
 	joining := make(chan struct{})
 	c.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
