@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/a0c75104/enricher/kafka"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -84,6 +85,13 @@ func (p *Plan) features() map[string]bool {
 		"a repartition topic in transactions": p.through > 0 && p.exactlyOnce,
 		"a bounded read":                      p.bounded,
 		"static members":                      p.static,
+		"an event without a key":              some(func(in *input) bool { return in.kind == keyless }),
+		"a key that drops its event":          some(func(in *input) bool { return in.kind == keyDropped }),
+		"a key that is missing":               some(func(in *input) bool { return in.kind == keyMissing }),
+		"a filtered event":                    some(func(in *input) bool { return in.filtered }),
+	}
+	for _, policy := range []string{kafka.Earliest, kafka.Latest, kafka.Fail} {
+		f["out_of_range: "+policy] = p.outOfRange == policy
 	}
 	for _, order := range []streammanager.Order{streammanager.OrderKey, streammanager.OrderKeySerial, streammanager.OrderNone} {
 		f[fmt.Sprintf("order: %s", order)] = p.set.order == order

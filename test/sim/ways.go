@@ -48,7 +48,7 @@ func (p *Plan) ways() {
 	case 7:
 		p.static = true
 	case 8:
-		p.remade = p.deaths == 0 && !slices.ContainsFunc(p.inputs, func(in *input) bool { return in.txn || in.aborted > 0 }) && p.partitions == p.seeded && !p.has(compaction)
+		p.remade = len(p.faults) > 0 && p.deaths == 0 && !slices.ContainsFunc(p.inputs, func(in *input) bool { return in.txn || in.aborted > 0 }) && p.partitions == p.seeded && !p.has(compaction)
 	}
 	if p.exactlyOnce {
 		p.hasten()

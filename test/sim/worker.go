@@ -173,7 +173,7 @@ func (w *world) mayFail(k *worker) reason {
 	switch {
 	case k.b.killed || k.err == nil:
 		return noReason
-	case p.once: // a transactional id may be lost
+	case p.once && errors.As(k.err, &failed) && failed.Reason == streammanager.ReasonTransaction: // a transactional id may be lost
 		return fencedOff
 	case p.outOfRange == kafka.Fail && p.has(trim, reset, compaction) && strings.Contains(k.err.Error(), "is out of range"):
 		return offsetGone
