@@ -110,11 +110,21 @@ func (r Restart) wait(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
+// mostPlaces bounds the partitions whose last failures are remembered.
+const mostPlaces = 10_000
+
 // failures is what is remembered of those in a row.
 type failures struct {
-	n     int
-	place *event.Position // where the last was that was somewhere
-	there int             // how often in a row
+	n      int
+	places map[TopicPartition]spot // where each partition failed last
+	last   *event.Position         // where the last was that was somewhere
+	there  int                     // how often it was there, and nowhere else in that partition meanwhile
+}
+
+// spot is an offset of a partition, and how often in a row the failures of that partition were there.
+type spot struct {
+	offset int64
+	times  int
 }
 
 // note adds a failure after a run of some length.
@@ -124,13 +134,20 @@ func (f *failures) note(err error, ran time.Duration, resetAfter time.Duration) 
 	}
 	f.n++
 	at := placeOf(err)
-	switch {
-	case at == nil: // it says nothing of the place before
-	case f.place != nil && samePlace(*f.place, *at):
-		f.there++
-	default:
-		f.place, f.there = at, 1
+	if at == nil { // it says nothing of the places before
+		return
 	}
+	if f.places == nil || len(f.places) >= mostPlaces {
+		f.places = map[TopicPartition]spot{}
+	}
+	tp := TopicPartition{at.Topic, at.Partition}
+	here := f.places[tp]
+	if here.offset != at.Offset {
+		here = spot{offset: at.Offset}
+	}
+	here.times++
+	f.places[tp] = here
+	f.last, f.there = at, here.times
 }
 
 func samePlace(a, b event.Position) bool {
@@ -201,7 +218,7 @@ func (s *Supervisor) forGood(err error, past *failures) error {
 	case errors.As(err, &fatal):
 		return err
 	case past.there >= mostAtOnePlace:
-		return fmt.Errorf("the pipeline failed %d times in a row at %s, so that starting it again does not help: %w", past.there, where(*past.place), err)
+		return fmt.Errorf("the pipeline failed %d times in a row at %s, so that starting it again does not help: %w", past.there, where(*past.last), err)
 	case s.cfg.Restart.Attempts > 0 && past.n > s.cfg.Restart.Attempts:
 		return fmt.Errorf("the pipeline failed %d times in a row, and restart.attempts is %d: %w", past.n, s.cfg.Restart.Attempts, err)
 	}

@@ -209,6 +209,27 @@ func TestAFailureAtOnePlaceNeverLoops(t *testing.T) {
 	})
 }
 
+// A failure elsewhere says nothing of a place that has failed: the events there are read again after each start.
+func TestFailuresAtPlacesOfSeveralPartitionsByTurnsNeverLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails []func() error
+		for i := range 1000 {
+			fails = append(fails, once(0, &streammanager.FailedError{
+				Reason: streammanager.ReasonUnreadable, At: &event.Position{Topic: "in", Partition: int32(i % 3), Offset: 7}, Err: errTest,
+			}))
+		}
+		h := supervise(t, streammanager.Restart{}, try(pass), fails...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := h.s.Run(ctx); !errors.Is(err, errTest) || !strings.Contains(err.Error(), `3 times in a row at topic "in" partition 0 offset 7`) {
+			t.Errorf("ended with %v, want the place", err)
+		}
+		if len(h.starts) != 7 {
+			t.Errorf("started %d times, want 7", len(h.starts))
+		}
+	})
+}
+
 func TestCountsGoOnOverAHundredRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100

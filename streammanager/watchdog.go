@@ -127,10 +127,10 @@ func (l *loop) watchFails() error {
 	return err
 }
 
-// nothingToKeep reports whether no commit is to come: nothing is under way, and nothing is finished that is not committed.
+// nothingToKeep reports whether no commit is due: nothing is finished that is not committed, though something may be under way.
 // What a commit failed for is another worker's then, and no later one would tell that commits go through again.
 func (l *loop) nothingToKeep() bool {
-	if l.events > 0 || len(l.rewind.offsets) > 0 {
+	if len(l.rewind.offsets) > 0 {
 		return false
 	}
 	for p := range l.parts {

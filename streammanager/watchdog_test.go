@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -168,4 +169,38 @@ func TestACommitThatFailedForAPartitionThatIsGoneIsNoStall(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACommitThatFailedForAPartitionThatIsGoneIsNoStallWhileACallRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		step := try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+			if string(ev.Value()) == "slow" {
+				time.Sleep(4 * time.Minute)
+			}
+			return []*event.Event{ev}, nil
+		})
+		step.Timeout = time.Hour
+		h := newHarness(t, false, streammanager.Config{Metrics: reg}, func(b *streammanager.Builder) { b.Process(step) })
+		h.src.add(0, "k", "a")
+		h.src.add(1, "k1", "b")
+		stop := h.serve(t)
+		time.Sleep(5 * time.Second) // both are committed
+		h.src.add(0, "k", "slow")
+		h.src.refuse(streammanager.ErrAssignmentLost)
+		h.src.add(1, "k1", "c")
+		time.Sleep(5 * time.Second)
+		h.src.lose(tp{"in", 1})
+		h.src.refuse(nil)
+		for range 7 {
+			time.Sleep(30 * time.Second)
+			h.ready(t)
+		}
+		if n := stalled(t, reg, streammanager.StallCommit); n != 0 {
+			t.Errorf("counted %v times", n)
+		}
+		time.Sleep(10 * time.Minute)
+		h.offsets(t, 2, 1)
+		stop()
+	})
 }
