@@ -223,12 +223,9 @@ func (g *guard) place(d *kadm.DescribedGroup) {
 	case at < 0:
 		err = fmt.Errorf("group %q does not know this worker, which believes to be its member", g.s.cfg.Group)
 	case d.State == "Stable":
-		for tp := range assignedTo(&d.Members[at]) {
-			if !held[tp] {
-				who.tp = tp
-				err = fmt.Errorf("topic %q partition %d is assigned to this worker by group %q, and was not begun", tp.Topic, tp.Partition, g.s.cfg.Group)
-				break
-			}
+		if tp, left := firstNotIn(held, assignedTo(&d.Members[at])); left {
+			who.tp = tp
+			err = fmt.Errorf("topic %q partition %d is assigned to this worker by group %q, and was not begun", tp.Topic, tp.Partition, g.s.cfg.Group)
 		}
 	}
 	if err == nil {
@@ -239,6 +236,19 @@ func (g *guard) place(d *kadm.DescribedGroup) {
 		return
 	}
 	g.act(who, sus, err, func() { g.rejoin(who) }, func() { g.rejoin(who) }, g.giveUp(err))
+}
+
+// firstNotIn returns the first of assigned that is not held: the same in each look, or it would never be seen twice.
+func firstNotIn(held, assigned map[streammanager.TopicPartition]bool) (first streammanager.TopicPartition, found bool) {
+	for tp := range assigned {
+		if held[tp] {
+			continue
+		}
+		if !found || tp.Topic < first.Topic || tp.Topic == first.Topic && tp.Partition < first.Partition {
+			first, found = tp, true
+		}
+	}
+	return first, found
 }
 
 // rejoin has the library join the group once more.

@@ -216,6 +216,43 @@ func TestAWorkerThatTheGroupForgotFindsOutByItself(t *testing.T) {
 	eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 }
 
+// The group says that it gave the worker more than the library told of.
+func TestPartitionsThatAreAssignedAndNotBegunFailThePollWhereNoStepHelps(t *testing.T) {
+	c, _, _ := fake(t, 2)
+	r := open(t, c)
+	r.untilHeld(t, 2)
+	p := keepPolling(t, r)
+	c.ControlKey(int16(kmsg.DescribeGroups), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		given := kmsg.NewConsumerMemberAssignment()
+		given.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: "in", Partitions: []int32{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}}}
+		member := kmsg.NewDescribeGroupsResponseGroupMember()
+		member.MemberID, _ = r.src.Client().GroupMetadata()
+		member.MemberAssignment = given.AppendTo(nil)
+		g := kmsg.NewDescribeGroupsResponseGroup()
+		g.Group, g.State, g.ProtocolType = "g", "Stable", "consumer"
+		g.Members = append(g.Members, member)
+		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		resp.Groups = append(resp.Groups, g)
+		return resp, nil, true
+	})
+	limit := time.NewTimer(20 * time.Second)
+	defer limit.Stop()
+	select {
+	case err := <-p.err:
+		var failed *streammanager.FailedError
+		want := `topic "in" partition 2 is assigned to this worker by group "g", and was not begun`
+		if !errors.As(err, &failed) || failed.Reason != streammanager.ReasonStalled || !strings.Contains(err.Error(), want) {
+			t.Errorf("Poll = %v, want a failure for what stands still: %s", err, want)
+		}
+	case <-limit.C:
+		t.Errorf("Poll goes on; it said:\n%s", r.log.text.String())
+	}
+	if n := r.src.Stalled()[streammanager.StallMember]; n != 1 {
+		t.Errorf("counted %d times, said:\n%s", n, r.log.text.String())
+	}
+}
+
 // miser leads a group and gives the others some partitions of a topic, and itself nothing.
 type miser struct {
 	kgo.GroupBalancer
