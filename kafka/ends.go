@@ -19,6 +19,14 @@ const (
 	stableOfLog
 )
 
+// isolation is how this source sees the log.
+func (s *Source) isolation() int8 {
+	if s.set.text("isolation.level") == "read_committed" {
+		return stableOfLog
+	}
+	return allOfLog
+}
+
 // theEnd is how an end is asked for in place of a time.
 const theEnd = -1
 
@@ -84,7 +92,7 @@ func (g *guard) short(ctx context.Context, topics kadm.TopicDetails, waiting map
 		until := g.s.untilOf(tp)
 		sus := g.suspected[suspect{stallShort, tp}]
 		if end >= until {
-			if sus.steps == 0 && g.s.set.text("isolation.level") == "read_committed" { // else the log has just grown
+			if sus.steps == 0 && g.s.isolation() == stableOfLog { // else the log has just grown
 				sus.steps++
 				g.s.t.log.Warn("kafka: a bounded read waits for a transaction that is open: kafka-transactions.sh finds and ends one that hangs",
 					"topic", tp.Topic, "partition", tp.Partition, "offset", sus.at, "until", until)

@@ -148,11 +148,7 @@ func (g *guard) partitions(ctx context.Context, topics kadm.TopicDetails) {
 	if !waits && !polled {
 		return // nobody asks for records: limits are full
 	}
-	seen := allOfLog
-	if g.s.set.text("isolation.level") == "read_committed" {
-		seen = stableOfLog
-	}
-	ends := g.s.endsOf(ctx, topics, slices.Collect(maps.Keys(held)), seen)
+	ends := g.s.endsOf(ctx, topics, slices.Collect(maps.Keys(held)), g.s.isolation())
 	waiting := map[streammanager.TopicPartition]int64{}
 	for tp, next := range held {
 		end, ok := ends[tp]

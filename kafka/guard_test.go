@@ -352,28 +352,3 @@ func TestAGroupThatDoesNotComeToRestIsSaid(t *testing.T) {
 		t.Errorf("counted %d times", n)
 	}
 }
-
-func TestAPeekTellsRecordsFromEmptyBatches(t *testing.T) {
-	batch := func(first int64, delta, records int32, body int) []byte {
-		b := kmsg.RecordBatch{FirstOffset: first, Length: int32(49 + body), LastOffsetDelta: delta, NumRecords: records, Magic: 2, Records: make([]byte, body)}
-		return b.AppendTo(nil)
-	}
-	for _, test := range []struct {
-		name    string
-		batches []byte
-		from    int64
-		want    bool
-	}{
-		{"nothing", nil, 0, false},
-		{"a record", batch(5, 0, 1, 10), 5, true},
-		{"records before it alone", batch(0, 4, 5, 10), 5, false},
-		{"an empty batch", batch(5, 3, 0, 0), 5, false},
-		{"a record behind an empty batch", append(batch(5, 3, 0, 0), batch(9, 0, 1, 3)...), 5, true},
-		{"a batch that is cut off", batch(5, 0, 1, 100)[:70], 5, true},
-		{"a head that is cut off", batch(5, 0, 1, 100)[:40], 5, false},
-	} {
-		if got := kafka.RecordIn(test.batches, test.from); got != test.want {
-			t.Errorf("%s: got %v", test.name, got)
-		}
-	}
-}

@@ -30,7 +30,7 @@ func (s *Source) peek(ctx context.Context, topics kadm.TopicDetails, tp streamma
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic, topic.TopicID, topic.Partitions = tp.Topic, td.ID, []kmsg.FetchRequestTopicPartition{part}
 	req := kmsg.NewPtrFetchRequest()
-	req.MaxBytes, req.SessionEpoch, req.IsolationLevel, req.Topics = peekBytes, -1, 1, []kmsg.FetchRequestTopic{topic}
+	req.MaxBytes, req.SessionEpoch, req.IsolationLevel, req.Topics = peekBytes, -1, s.isolation(), []kmsg.FetchRequestTopic{topic}
 	got, err := s.cl.Broker(int(p.Leader)).RetriableRequest(ctx, req)
 	if err != nil {
 		return false, fmt.Errorf("looking at topic %q partition %d: %w", tp.Topic, tp.Partition, err)
