@@ -143,6 +143,26 @@ func TestAScanGivesWhatARunWouldReadAndCommitsNothing(t *testing.T) {
 	}
 }
 
+func TestOptionsThatARunTakesAreTakenBesideIt(t *testing.T) {
+	c, cl, _ := fake(t, 1)
+	write(t, cl, "in", 0, 0, 1)
+	large := func(cfg *kafka.SourceConfig) {
+		cfg.Until, cfg.Options = kafka.Latest, map[string]string{"fetch.max.bytes": "209715200", "max.partition.fetch.bytes": "209715200"}
+	}
+	if got := scan(t, c, large); got != "0" {
+		t.Errorf("the scan gave %q", got)
+	}
+	cfg := kafka.SourceConfig{Connection: kafka.Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: "g"}
+	large(&cfg)
+	s, err := kafka.NewSource(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget(t.Context()); err != nil {
+		t.Errorf("forgetting: %v", err)
+	}
+}
+
 func TestWhatIsForgottenIsReadFromTheFirstRecord(t *testing.T) {
 	c, cl, _ := fake(t, 2)
 	write(t, cl, "in", 0, 0, 2)

@@ -123,8 +123,7 @@ func finishedIn(ranges []streammanager.Range, offset int64) bool {
 func (s *Source) apart(ctx context.Context, do func(ctx context.Context) error) error {
 	own, end := context.WithCancel(ctx)
 	defer end()
-	opts := append(s.cfg.clientOpts(own, s.set, s.t),
-		kgo.KeepControlRecords(), kgo.MaxConcurrentFetches(fetches),
+	opts := append(s.readOpts(own),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	)

@@ -36,13 +36,9 @@ func (s *Source) checkTopics() error {
 }
 
 func (s *Source) opts(ctx context.Context) []kgo.Opt {
-	opts := append(s.cfg.clientOpts(ctx, s.set, s.t),
+	opts := append(s.readOpts(ctx),
 		kgo.ConsumerGroup(s.cfg.Group),
 		kgo.DisableAutoCommit(),
-		kgo.KeepControlRecords(),
-		kgo.MaxConcurrentFetches(fetches),
-		kgo.WithHooks(newUnpacking(s.set)),
-		kgo.BrokerMaxReadBytes(int32(min(max(100<<20, 2*s.set.number("fetch.max.bytes")), 1<<30))),
 		// Where to go on is decided by Poll, which knows the policy, logs and counts.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
@@ -73,4 +69,14 @@ func (s *Source) opts(ctx context.Context) []kgo.Opt {
 		opts = append(opts, kgo.Balancers(chosen...))
 	}
 	return append(opts, kgo.ConsumeTopics(topics...))
+}
+
+// readOpts is how a client reads, be it a member of the group or not.
+func (s *Source) readOpts(ctx context.Context) []kgo.Opt {
+	return append(s.cfg.clientOpts(ctx, s.set, s.t),
+		kgo.KeepControlRecords(),
+		kgo.MaxConcurrentFetches(fetches),
+		kgo.WithHooks(newUnpacking(s.set)),
+		kgo.BrokerMaxReadBytes(int32(min(max(100<<20, 2*s.set.number("fetch.max.bytes")), 1<<30))),
+	)
 }
