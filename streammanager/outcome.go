@@ -124,9 +124,12 @@ type said struct {
 func (l *loop) sayFailed(u *unit) {
 	f := u.failure
 	k, pos := kind{f.Function, f.Type}, u.ev.Position()
+	if _, known := l.said[k]; !known && len(l.said) >= mostKinds {
+		k = kind{} // functions make types up without end: what is beyond is one kind
+	}
 	last := l.said[k]
 	level := slog.LevelDebug
-	if l.now.Sub(last.at) >= sayAgain && len(l.said) < mostKinds { // the zero time is long ago
+	if l.now.Sub(last.at) >= sayAgain { // the zero time is long ago
 		level = slog.LevelWarn
 	}
 	l.s.log.Log(l.s.hardCtx, level, "error event", "type", string(f.Type), "function", f.Function, "topic", pos.Topic, "partition", pos.Partition,

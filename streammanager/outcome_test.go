@@ -339,3 +339,28 @@ func TestTheFirstErrorEventOfAKindIsAWarningAndThenOneAMinute(t *testing.T) {
 		}
 	})
 }
+
+func TestErrorEventsOfKindsBeyondThoseToldApartWarnAsOneKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, false, streammanager.Config{}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				return nil, event.Reject(event.Type(ev.Key()), errTest)
+			}))
+		})
+		h.src.logs[tp{"in", 0}] = nil // assigned
+		stop := h.serve(t)
+		warned := func(from, n int) string {
+			before := strings.Count(h.logged(), `level=WARN msg="error event"`)
+			for i := range n {
+				h.src.add(0, fmt.Sprint("kind_", from+i), "v")
+			}
+			time.Sleep(time.Second)
+			return fmt.Sprint(strings.Count(h.logged(), `level=WARN msg="error event"`) - before)
+		}
+		seen := []string{warned(0, 200), warned(200, 100), warned(200, 100)}
+		time.Sleep(time.Minute)
+		seen = append(seen, warned(300, 100), warned(0, 1), warned(0, 1))
+		equal(t, "warnings of 200 kinds, of further ones twice, of such a minute later, and of the first twice", seen, []string{"200", "1", "0", "1", "1", "0"})
+		stop()
+	})
+}
