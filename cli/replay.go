@@ -155,6 +155,8 @@ func (a *app) runReplay(ctx context.Context, p *pipeline.Pipeline, r *pipeline.R
 		rep.end(began, "It failed. Run the same command again: it goes on behind what is finished.")
 	case !r.Over() || s.Unfinished > 0:
 		rep.end(began, "Stopped before the end. Run the same command again: it goes on behind what is finished.")
+	case t.Looked == 0 && r.Bare():
+		rep.end(began, "Nothing was there to replay: the topic holds no error events up to where this run ends.")
 	case t.Looked == 0:
 		rep.end(began, "Nothing was left to replay: all of the topic was looked at by runs with this filter before. --from-start begins anew.")
 	default:

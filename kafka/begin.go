@@ -134,11 +134,17 @@ func (s *Source) begin(ctx context.Context, topic string, parts map[int32]int64,
 	}
 }
 
-// count notes how many partitions of a topic a bounded read has.
+// count notes how many partitions of a topic a bounded read has, and whether anything is in them.
 func (s *Source) count(topic string, found map[int32]beginning) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts[topic] = len(found)
+	s.bare[topic] = true
+	for _, b := range found {
+		if b.meta.span.from < b.meta.span.until {
+			s.bare[topic] = false
+		}
+	}
 	s.cfg.Anew.begun(topic)
 }
 

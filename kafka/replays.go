@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -66,6 +67,14 @@ func (s *Source) Left() (n int64) {
 
 // Over reports whether a bounded read has come to its end.
 func (s *Source) Over() bool { return s.ended.Load() }
+
+// Bare reports whether this worker found that nothing lies between start and until of a bounded read at all: not even what
+// was read before.
+func (s *Source) Bare() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(s.cfg.Topics, func(topic string) bool { return !s.bare[topic] })
+}
 
 // Forget deletes what the group has committed of the source's topics. It takes the place of Open, and fails while
 // the group has members.

@@ -56,6 +56,28 @@ func TestAReadThatCameToItsEndBeginsOnceMoreFromThere(t *testing.T) {
 	}
 }
 
+func TestATopicThatHoldsNothingIsToldFromOneThatWasReadBefore(t *testing.T) {
+	c, cl, _ := fake(t, 2)
+	for _, tt := range []struct {
+		name  string
+		write int
+		read  string
+		bare  bool
+	}{{"empty", 0, "", true}, {"empty once more", 0, "", true}, {"with a record", 1, "0", false}, {"read before", 0, "", false}} {
+		if tt.write > 0 {
+			write(t, cl, "in", 1, 0, tt.write)
+		}
+		r := open(t, c, anew(new(kafka.Anew)))
+		if r.src.Bare() {
+			t.Errorf("%s: it is bare before anything is known", tt.name)
+		}
+		if got := toTheEnd(t, r); got != tt.read || r.src.Bare() != tt.bare {
+			t.Errorf("%s: read %q, bare %v; want %q, %v", tt.name, got, r.src.Bare(), tt.read, tt.bare)
+		}
+		r.src.Close(context.Background())
+	}
+}
+
 func TestAReadThatWasInterruptedKeepsItsEndAlsoAnew(t *testing.T) {
 	c, cl, _ := fake(t, 1)
 	write(t, cl, "in", 0, 0, 4)

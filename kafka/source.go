@@ -87,6 +87,7 @@ type Source struct {
 	closing bool
 	wake    context.CancelFunc // ends the wait of Poll
 	parts   map[string]int     // of topics, how many partitions a bounded read has
+	bare    map[string]bool    // topics in which nothing lies between start and until of a bounded read
 
 	stalls
 	ids     identities
@@ -144,6 +145,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		paused:  map[streammanager.TopicPartition]struct{}{},
 		resting: map[streammanager.TopicPartition]time.Time{},
 		parts:   map[string]int{},
+		bare:    map[string]bool{},
 	}
 	s.room.Store(maxMetadata)
 	if err := s.check(); err != nil {

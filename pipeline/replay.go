@@ -182,6 +182,7 @@ func (r *Replay) sourceConfig(a *assembly) (kafka.SourceConfig, error) {
 type ending interface {
 	Left() int64
 	Over() bool
+	Bare() bool
 }
 
 // replayed notes the source of a replay.
@@ -209,6 +210,12 @@ func (r *Replay) Left() int64 {
 func (r *Replay) Over() bool {
 	s := r.reads()
 	return s != nil && s.Over()
+}
+
+// Bare reports whether the topics hold nothing up to that end, so that nothing was left out for being looked at before.
+func (r *Replay) Bare() bool {
+	s := r.reads()
+	return s != nil && s.Bare()
 }
 
 func (r *Replay) reads() ending {
