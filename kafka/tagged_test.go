@@ -24,3 +24,5 @@ func tagged(t *testing.T) {
 func TestASinkIsWellSoonAfterBrokersThatStalled(t *testing.T) { tagged(t) }
 
 func TestACommitWhoseAnswerNeverComesIsNotWrittenAgain(t *testing.T) { tagged(t) }
+
+func TestATransactionOutlivesARebalanceThatTakesLonger(t *testing.T) { tagged(t) }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -31,6 +32,7 @@ type Transaction struct {
 	sinks  []*Sink
 
 	session *kgo.GroupTransactSession
+	begun   atomic.Pointer[time.Time] // when the transaction under way was
 }
 
 // NewTransaction checks cfg and opens nothing. A nil logger says nothing.

@@ -35,7 +35,20 @@ func (s *transactSource) Begin(context.Context) error {
 	if err := s.t.session.Begin(); err != nil {
 		return s.t.explain(err)
 	}
+	now := time.Now()
+	s.t.begun.Store(&now)
 	return nil
+}
+
+// commitBy is until when a commit of the transaction under way is waited for. A quarter of its time is left to abort it:
+// once the brokers have done so by themselves, this client can begin no other. The library waits with a commit for
+// as long as a rebalance takes.
+func (t *Transaction) commitBy() time.Time {
+	begun := time.Now()
+	if at := t.begun.Load(); at != nil {
+		begun = *at
+	}
+	return begun.Add(t.Timeout() * 3 / 4)
 }
 
 // End implements streammanager.Transactor.
@@ -43,7 +56,13 @@ func (s *transactSource) End(ctx context.Context, commit bool, positions map[str
 	about, wanted := trouble{kind: troubleTransaction, about: s.t.id}, commit
 	ctx = kgo.PreTxnCommitFnContext(ctx, s.place(positions))
 	for {
-		committed, err := s.t.session.End(ctx, kgo.TransactionEndTry(commit))
+		within, stop := ctx, context.CancelFunc(func() {})
+		if commit {
+			within, stop = context.WithDeadline(ctx, s.t.commitBy())
+		}
+		committed, err := s.t.session.End(within, kgo.TransactionEndTry(commit))
+		late := within.Err() != nil
+		stop()
 		switch {
 		case err == nil && committed:
 			s.Source.t.healed(about)
@@ -62,6 +81,8 @@ func (s *transactSource) End(ctx context.Context, commit bool, positions map[str
 		}
 		switch room := s.room.Load(); {
 		case errors.Is(err, streammanager.ErrAssignmentLost):
+		case late:
+			s.Source.t.note(about, fmt.Errorf("transactional id %q: its end took three quarters of transaction.timeout.ms, as in a long rebalance; it is aborted and read again: %w", s.t.id, err))
 		case errors.Is(err, kerr.OffsetMetadataTooLarge) && room > 0:
 			s.room.CompareAndSwap(room, room/2) // these brokers take less than others: say less the next time
 		default:
