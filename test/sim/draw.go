@@ -145,8 +145,9 @@ func (d *drawer) workload(p *Plan) {
 			next[in.id.Partition] = p.place(in, next[in.id.Partition])
 			for _, s := range p.steps {
 				a := p.tame(s, d.act(bad, slow))
-				if a.kind == actDeaf && (deaf > 0 || p.set.workers < 4) {
-					a.kind = actHang // with as many abandoned as workers a stream fails
+				// With as many abandoned as workers a stream fails. One that is read again may be abandoned twice.
+				if a.kind == actDeaf && (deaf > 0 || p.set.workers < 4 || 2*in.made() >= p.set.workers) {
+					a.kind = actHang
 				} else if a.kind == actDeaf {
 					deaf++
 				}

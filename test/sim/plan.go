@@ -51,6 +51,17 @@ func (in *input) size() int {
 	return n
 }
 
+// made is how many events its functions have made of it, as far as they are drawn.
+func (in *input) made() int {
+	n := 1
+	for _, a := range in.acts {
+		if a.kind == actFan {
+			n *= a.times
+		}
+	}
+	return n
+}
+
 // String sums the event up for a trace.
 func (in *input) String() string {
 	text := fmt.Sprintf("key %q", in.lane)

@@ -62,7 +62,8 @@ func (w *world) idle(k *worker) {
 // evict takes dead workers out of the group: the broker in memory keeps a member for ever that vanished
 // between its join and its sync, where Kafka's own lets its session end. Where the group still waits for
 // somebody to join long after the last fault, it has lost count of who has, and all are taken out: those
-// that live join anew.
+// that live join anew. What it does to those who wait for a dead one, which is to forget them after their session
+// without an answer, is left as it is: streams get over it.
 func (w *world) evict(all bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
