@@ -84,6 +84,7 @@ type Watch struct {
 	mu             sync.Mutex // guards what follows
 	last, atCommit Sample
 	most           Sample
+	samples        int
 }
 
 // NewWatch begins to watch w, until w or the test ends. A paused worker is waited for.
@@ -99,21 +100,19 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		metrics, err := w.Scrape(ctx)
-		if err != nil {
-			return // the worker has ended
+		if metrics, err := w.Scrape(ctx); err == nil { // otherwise the worker has ended, or has no time now
+			f.add(Sample{
+				Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
+				Tried:    metrics.Value("enricher_commits_total"),
+				Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
+				InFlight: metrics.Value("enricher_in_flight_events"),
+				Resident: PeakResident(w.Pid),
+				Read:     metrics.Value("enricher_events_read_total"),
+				Outputs:  metrics.Value("enricher_outputs_total"),
+				Errors:   metrics.Value("enricher_errors_total"),
+				Over:     metrics.Value("enricher_source_passed_over_total"),
+			})
 		}
-		f.add(Sample{
-			Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
-			Tried:    metrics.Value("enricher_commits_total"),
-			Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
-			InFlight: metrics.Value("enricher_in_flight_events"),
-			Resident: PeakResident(w.Pid),
-			Read:     metrics.Value("enricher_events_read_total"),
-			Outputs:  metrics.Value("enricher_outputs_total"),
-			Errors:   metrics.Value("enricher_errors_total"),
-			Over:     metrics.Value("enricher_source_passed_over_total"),
-		})
 		select {
 		case <-tick.C:
 		case <-w.Ended():
@@ -131,6 +130,7 @@ func (f *Watch) add(now Sample) {
 		f.atCommit = f.last
 	}
 	f.last = now
+	f.samples++
 	f.most = Sample{
 		Commits: max(f.most.Commits, now.Commits), Emitted: max(f.most.Emitted, now.Emitted),
 		InFlight: max(f.most.InFlight, now.InFlight), Resident: max(f.most.Resident, now.Resident),
@@ -150,6 +150,13 @@ func (f *Watch) Last() Sample {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
+}
+
+// Samples returns how many there are.
+func (f *Watch) Samples() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.samples
 }
 
 // Most returns the largest value of each kind.
