@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -191,60 +192,70 @@ func TestABoundedReadThatWaitsForAnOpenTransactionSaysSo(t *testing.T) {
 
 // All that is in the repartition topic belongs to the read.
 func TestABoundedReadBeforeARepartitionTopicEndsOnceThatIsFinishedToo(t *testing.T) {
-	c, cl, adm := fake(t, 1)
-	write(t, cl, "in", 0, 0, 3)
-	r := open(t, c, ranged("earliest", "latest"), leading(2))
-	r.until(t, "it holds both topics", func(_ string, held map[tp]int64) bool { return heldOf(held, "in") == 1 && heldOf(held, between) == 2 })
-	write(t, cl, "in", 0, 3, 2) // too late
-	cl.ForceMetadataRefresh()
-	write(t, cl, between, 1, 100, 2) // what the first hop has made of them
-	polled := r.poll(t, 5)
-	if len(polled) != 5 {
-		t.Fatalf("read %q", text(polled))
-	}
-	// The input is finished, what it became is not.
-	if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 3, {Topic: between, Partition: 1}: 1})); err != nil {
-		t.Fatal(err)
-	}
-	r.nothing(t, 2500*time.Millisecond)
-	if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: between, Partition: 1}: 2})); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if got, err := r.src.Poll(ctx, 10); !errors.Is(err, io.EOF) {
-		t.Errorf("Poll = %q, %v, want the end", text(got.Records), err)
-	}
-	if got := committed(t, adm)[0]; got != 3 {
-		t.Errorf("committed %d", got)
-	}
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		adm := kadm.NewClient(cl)
+		write(t, cl, "in", 0, 0, 3)
+		r := open(t, c, ranged("earliest", "latest"), leading(2), over(dial))
+		defer r.src.Close(context.Background())
+		r.until(t, "it holds both topics", func(_ string, held map[tp]int64) bool { return heldOf(held, "in") == 1 && heldOf(held, between) == 2 })
+		write(t, cl, "in", 0, 3, 2) // too late
+		cl.ForceMetadataRefresh()
+		write(t, cl, between, 1, 100, 2) // what the first hop has made of them
+		polled := r.poll(t, 5)
+		if len(polled) != 5 {
+			t.Fatalf("read %q", text(polled))
+		}
+		// The input is finished, what it became is not.
+		if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 3, {Topic: between, Partition: 1}: 1})); err != nil {
+			t.Fatal(err)
+		}
+		r.nothing(t, time.Minute)
+		if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: between, Partition: 1}: 2})); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if got, err := r.src.Poll(ctx, 10); !errors.Is(err, io.EOF) {
+			t.Errorf("Poll = %q, %v, want the end", text(got.Records), err)
+		}
+		if got := committed(t, adm)[0]; got != 3 {
+			t.Errorf("committed %d", got)
+		}
+	})
 }
 
 func TestABoundedReadHasNotEndedWhileItsPartitionsAreGivenBack(t *testing.T) {
-	c, cl, _ := fake(t, 2)
-	write(t, cl, "in", 0, 0, 1)
-	write(t, cl, "in", 1, 10, 1)
-	r := open(t, c, ranged("earliest", "latest"))
-	r.untilHeld(t, 2)
-	r.poll(t, 2)
-	inside, release := make(chan struct{}), make(chan struct{})
-	r.mu.Lock()
-	r.revoke = func(context.Context, []tp) { close(inside); <-release }
-	r.mu.Unlock()
-	second := open(t, c, ranged("earliest", "latest"))
-	keepPolling(t, second)
-	ended := make(chan error, 1)
-	go func() {
-		<-inside // a partition is on its way, and what was read of it is not finished
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
-		_, err := r.src.Poll(ctx, 10)
-		ended <- err
-		close(release)
-	}()
-	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Poll = %v while a partition is given back, want no end", err)
-	}
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		write(t, cl, "two", 0, 0, 1)
+		write(t, cl, "two", 1, 10, 1)
+		r := open(t, c, ranged("earliest", "latest"), over(dial), reading("two"))
+		defer r.src.Close(context.Background())
+		r.untilHeld(t, 2)
+		r.poll(t, 2)
+		inside, release := make(chan struct{}), make(chan struct{})
+		r.mu.Lock()
+		r.revoke = func(context.Context, []tp) { close(inside); <-release }
+		r.mu.Unlock()
+		second := open(t, c, ranged("earliest", "latest"), over(dial), reading("two"))
+		defer second.src.Close(context.Background())
+		keepPolling(t, second)
+		ended := make(chan error, 1)
+		go func() {
+			<-inside // a partition is on its way, and what was read of it is not finished
+			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+			defer cancel()
+			_, err := r.src.Poll(ctx, 10)
+			ended <- err
+			close(release)
+		}()
+		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Poll = %v while a partition is given back, want no end", err)
+		}
+	}, kfake.SeedTopics(2, "two"))
 }
 
 // What compaction has taken from before the end leaves nothing there to finish: the position comes to the end all the same.

@@ -52,6 +52,26 @@ func fake(t *testing.T, partitions int32, opts ...kfake.Opt) (*kfake.Cluster, *k
 	return c, cl, kadm.NewClient(cl)
 }
 
+// within returns a client of brokers in a bubble, which is closed before they are.
+func within(t *testing.T, dial dialer) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(dial), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
+// over has a source reach its brokers so.
+func over(dial dialer) func(*kafka.SourceConfig) {
+	return func(cfg *kafka.SourceConfig) { cfg.Dialer = dial }
+}
+
+// reading has a source read a topic.
+func reading(topic string) func(*kafka.SourceConfig) {
+	return func(cfg *kafka.SourceConfig) { cfg.Topics = []string{topic} }
+}
+
 // write produces n records to one partition; their values are their numbers from the given one.
 func write(t *testing.T, cl *kgo.Client, topic string, partition int32, from, n int) {
 	t.Helper()

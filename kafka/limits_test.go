@@ -119,15 +119,17 @@ func TestOptionsOfASinkBoundItsMemory(t *testing.T) {
 		t.Errorf("BufferBytes = %d", got)
 	}
 	refuse(c, kmsg.Produce, kerr.NotLeaderForPartition, -1)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
+	room, found := context.WithTimeout(t.Context(), 20*time.Second)
+	defer found()
 	for i := range 2 {
 		r := value(30000)
-		w.Produce(ctx, &r, func(error) {})
-		if ctx.Err() != nil {
+		w.Produce(room, &r, func(error) {})
+		if room.Err() != nil {
 			t.Fatalf("record %d found no room", i)
 		}
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
 	r := value(30000)
 	w.Produce(ctx, &r, func(error) {})
 	if ctx.Err() == nil {

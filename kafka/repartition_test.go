@@ -194,31 +194,35 @@ func TestEventsThatTheRepartitionTopicHasLostEndThePipeline(t *testing.T) {
 }
 
 func TestATopicIsSettledWhenTheGroupHasCommittedAllOfIt(t *testing.T) {
-	c, cl, _ := fake(t, 1)
-	r := open(t, c, leading(3))
-	r.until(t, "it holds both topics", func(_ string, held map[tp]int64) bool { return len(held) == 4 })
-	if err := r.src.Settled(t.Context(), between); err != nil {
-		t.Errorf("an empty topic: %v", err)
-	}
-	write(t, cl, between, 1, 0, 10)
-	r.poll(t, 10)
-	commit := func(offset int64) {
-		if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: between, Partition: 1}: offset})); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		r := open(t, c, leading(3), over(dial))
+		defer r.src.Close(context.Background())
+		r.until(t, "it holds both topics", func(_ string, held map[tp]int64) bool { return len(held) == 4 })
+		if err := r.src.Settled(t.Context(), between); err != nil {
+			t.Errorf("an empty topic: %v", err)
 		}
-	}
-	commit(9)
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if err := r.src.Settled(short, between); err == nil {
-		t.Error("settled with a record that is not committed")
-	}
-	settled := make(chan error, 1)
-	go func() { settled <- r.src.Settled(t.Context(), between) }()
-	commit(10)
-	if err := <-settled; err != nil {
-		t.Error(err)
-	}
+		write(t, cl, between, 1, 0, 10)
+		r.poll(t, 10)
+		commit := func(offset int64) {
+			if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: between, Partition: 1}: offset})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		commit(9)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.src.Settled(short, between); err == nil {
+			t.Error("settled with a record that is not committed")
+		}
+		settled := make(chan error, 1)
+		go func() { settled <- r.src.Settled(t.Context(), between) }()
+		commit(10)
+		if err := <-settled; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // byLetter takes the first letter of the value as the key.

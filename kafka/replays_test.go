@@ -95,24 +95,29 @@ func TestAReadThatWasInterruptedKeepsItsEndAlsoAnew(t *testing.T) {
 
 // A worker without a partition takes part in the read that is under way, and must not begin another when that is over.
 func TestWorkersThatBeginTogetherHaveOneEnd(t *testing.T) {
-	c, cl, _ := fake(t, 1)
-	write(t, cl, "in", 0, 0, 3)
-	one := open(t, c, anew(new(kafka.Anew)))
-	one.untilHeld(t, 1)
-	two := open(t, c, anew(new(kafka.Anew)))
-	look, looked := context.WithTimeout(t.Context(), time.Second)
-	defer looked()
-	if got, err := two.src.Poll(look, 1); err == nil {
-		t.Fatalf("the second read %+v", got)
-	}
-	read := make(chan string, 1)
-	go func() { read <- toTheEnd(t, two) }()
-	write(t, cl, "in", 0, 3, 2)
-	got := toTheEnd(t, one)
-	one.src.Close(context.Background())
-	if other := <-read; strings.TrimSpace(got+" "+other) != "0 1 2" {
-		t.Errorf("the two read %q and %q, want together what was there at the start", got, other)
-	}
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		write(t, cl, "in", 0, 0, 3)
+		one := open(t, c, anew(new(kafka.Anew)), over(dial))
+		defer one.src.Close(context.Background())
+		one.untilHeld(t, 1)
+		two := open(t, c, anew(new(kafka.Anew)), over(dial))
+		defer two.src.Close(context.Background())
+		look, looked := context.WithTimeout(t.Context(), 10*time.Second)
+		defer looked()
+		if got, err := two.src.Poll(look, 1); err == nil {
+			t.Fatalf("the second read %+v", got)
+		}
+		read := make(chan string, 1)
+		go func() { read <- toTheEnd(t, two) }()
+		write(t, cl, "in", 0, 3, 2)
+		got := toTheEnd(t, one)
+		one.src.Close(context.Background())
+		if other := <-read; strings.TrimSpace(got+" "+other) != "0 1 2" {
+			t.Errorf("the two read %q and %q, want together what was there at the start", got, other)
+		}
+	})
 }
 
 func scan(t *testing.T, c *kfake.Cluster, change ...func(*kafka.SourceConfig)) string {

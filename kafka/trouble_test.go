@@ -26,73 +26,85 @@ import (
 const said = "trouble, trying again"
 
 func TestAnUnknownTopicIsSaidOnceAndWaitedFor(t *testing.T) {
-	c, cl, _ := fake(t, 0)
-	r := open(t, c)
-	eventually(t, "the source is unwell", func() bool {
-		err := r.src.Health()
-		return err != nil && strings.Contains(err.Error(), `topic "in" does not exist: create it`)
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		r := open(t, c, over(dial), reading("unknown"))
+		defer r.src.Close(context.Background())
+		eventually(t, "the source is unwell", func() bool {
+			err := r.src.Health()
+			return err != nil && strings.Contains(err.Error(), `topic "unknown" does not exist: create it`)
+		})
+		r.nothing(t, time.Minute) // long enough to look again
+		if n := r.log.count(said); n != 1 {
+			t.Errorf("it was said %d times:\n%s", n, r.log.text.String())
+		}
+		if err := c.CreateTopic("unknown", 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		write(t, cl, "unknown", 0, 0, 1)
+		r.poll(t, 1)
+		eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 	})
-	r.nothing(t, 2500*time.Millisecond) // long enough to look again
-	if n := r.log.count(said); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, r.log.text.String())
-	}
-	if err := c.CreateTopic("in", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	write(t, cl, "in", 0, 0, 1)
-	r.poll(t, 1)
-	eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 }
 
 func TestAnUnreachableBrokerIsSaidOnceAndWaitedFor(t *testing.T) {
-	c, cl, _ := fake(t, 1)
-	write(t, cl, "in", 0, 0, 1)
-	var up atomic.Bool
-	r := open(t, c, func(cfg *kafka.SourceConfig) {
-		cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if !up.Load() {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("nobody is there")}
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		write(t, cl, "in", 0, 0, 1)
+		var up atomic.Bool
+		r := open(t, c, func(cfg *kafka.SourceConfig) {
+			cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !up.Load() {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("nobody is there")}
+				}
+				return dial(ctx, network, addr)
 			}
-			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		})
+		defer r.src.Close(context.Background())
+		eventually(t, "the source is unwell", func() bool {
+			err := r.src.Health()
+			return err != nil && strings.Contains(err.Error(), "nobody is there")
+		})
+		r.nothing(t, time.Minute)
+		if n := r.log.count(said); n != 1 {
+			t.Errorf("it was said %d times:\n%s", n, r.log.text.String())
 		}
+		up.Store(true)
+		r.poll(t, 1)
+		eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 	})
-	eventually(t, "the source is unwell", func() bool {
-		err := r.src.Health()
-		return err != nil && strings.Contains(err.Error(), "nobody is there")
-	})
-	r.nothing(t, 2500*time.Millisecond)
-	if n := r.log.count(said); n != 1 {
-		t.Errorf("it was said %d times:\n%s", n, r.log.text.String())
-	}
-	up.Store(true)
-	r.poll(t, 1)
-	eventually(t, "the source is well", func() bool { return r.src.Health() == nil })
 }
 
 func TestAMissingRightIsSaidOnceAndHealsWhenItIsGranted(t *testing.T) {
-	c, cl, _ := fake(t, 2)
-	r := open(t, c)
-	r.untilHeld(t, 2)
-	denied := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "in", Partitions: []int32{0}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	write(t, cl, "in", 0, 0, 1)
-	write(t, cl, "in", 1, 10, 1)
-	if got := text(r.poll(t, 1)); got != "10" {
-		t.Errorf("the other partition gave %q, want 10", got)
-	}
-	r.nothing(t, 2500*time.Millisecond)
-	if err := r.src.Health(); err == nil || !strings.Contains(err.Error(), `reading topic "in" partition 0 at offset 0`) {
-		t.Errorf("Health = %v", err)
-	}
-	if n := r.log.count(said); n != 1 || denied.Hits() > 6 {
-		t.Errorf("it was said %d times and asked for %d times, want once and with pauses", n, denied.Hits())
-	}
-	denied.Remove()
-	if got := text(r.poll(t, 1)); got != "0" {
-		t.Errorf("got %q, want 0", got)
-	}
-	if err := r.src.Health(); err != nil {
-		t.Errorf("Health = %v after it healed", err)
-	}
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := within(t, dial)
+		defer cl.Close()
+		r := open(t, c, over(dial), reading("two"))
+		defer r.src.Close(context.Background())
+		r.untilHeld(t, 2)
+		denied := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "two", Partitions: []int32{0}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		write(t, cl, "two", 0, 0, 1)
+		write(t, cl, "two", 1, 10, 1)
+		if got := text(r.poll(t, 1)); got != "10" {
+			t.Errorf("the other partition gave %q, want 10", got)
+		}
+		r.nothing(t, 2500*time.Millisecond)
+		if err := r.src.Health(); err == nil || !strings.Contains(err.Error(), `reading topic "two" partition 0 at offset 0`) {
+			t.Errorf("Health = %v", err)
+		}
+		if n := r.log.count(said); n != 1 || denied.Hits() > 6 {
+			t.Errorf("it was said %d times and asked for %d times, want once and with pauses", n, denied.Hits())
+		}
+		denied.Remove()
+		if got := text(r.poll(t, 1)); got != "0" {
+			t.Errorf("got %q, want 0", got)
+		}
+		if err := r.src.Health(); err != nil {
+			t.Errorf("Health = %v after it healed", err)
+		}
+	}, kfake.SeedTopics(2, "two"))
 }
 
 // bubble runs fn in virtual time, on a network in memory.
