@@ -6,10 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"strings"
-	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/a0c75104/enricher/test/internal/job"
@@ -30,32 +26,52 @@ type books struct {
 	outputs []job.Output
 }
 
-// check settles, reads back with another client what was written, and holds it to the promises:
+// check settles, and holds what was written to the promises, as checkSettled does, with no more repeated than caused says.
+func (u *suite) check(allowed int) books {
+	u.t.Helper()
+	u.settle()
+	return u.checkSettled(u.caused(allowed))
+}
+
+// caused has checkSettled allow the repeats that crashes explain, and what a suite allows beside that, none of them without
+// an assignment, in the log of the worker that wrote it, that began at or before it again. Behind a repartition topic
+// others explain it, and the suite says how many.
+func (u *suite) caused(allowed int) func(b books, kept []commit) int {
+	return func(b books, kept []commit) int {
+		u.t.Helper()
+		most := u.explained(b.outputs, kept) + max(allowed, 0)
+		if b.Repeated == 0 {
+			return most
+		}
+		times := u.times()
+		if n := u.unexplained(b.outputs, times); n > 0 {
+			u.t.Errorf("%d outputs were written by a worker that had not been assigned their events again", n)
+		}
+		if allowed < 0 {
+			most += u.mostRepeated(-allowed, times, kept)
+		}
+		return most
+	}
+}
+
+// nothing is what a suite of exactly_once allows to be repeated.
+func nothing(books, []commit) int { return 0 }
+
+// checkSettled reads back with another client what was written, and holds it to the promises:
 //   - no event is lost, out of the order of its key or in two partitions, and none is an error event;
-//   - no more is repeated than crashes explain, and what the suite allows beside that, and nothing without an
-//     assignment, in the log of the worker that wrote it, that began at or before it again;
+//   - no more is repeated than allowed returns;
 //   - no assignment begins before what was committed;
 //   - every partition is committed to its end;
 //   - the counters of the workers agree with the broker's: checkAgreement says how far;
 //   - memory and goroutines stay within bounds.
 //
 // It adds a line to the report.
-func (u *suite) check(allowed int) books {
+func (u *suite) checkSettled(allowed func(b books, kept []commit) int) books {
 	u.t.Helper()
-	u.settle()
 	b := u.read()
-	b.allowed = u.explained(b.outputs) + max(allowed, 0)
 	kept := u.commits()
 	u.checkStarts(kept)
-	if b.Repeated > 0 {
-		times := u.times()
-		if n := u.unexplained(b.outputs, times); n > 0 {
-			u.t.Errorf("%d outputs were written by a worker that had not been assigned their events again", n)
-		}
-		if allowed < 0 {
-			b.allowed += u.mostRepeated(-allowed, times, kept)
-		}
-	}
+	b.allowed = allowed(b, kept)
 	if b.Lost > 0 || b.Disordered > 0 || b.Moved > 0 || b.failed > 0 {
 		u.t.Errorf("delivered %v and %d error events, want nothing lost, out of order, moved or failed", b.Delivery, b.failed)
 	}
@@ -70,7 +86,7 @@ func (u *suite) check(allowed int) books {
 	}
 	report.add(line{
 		suite: u.t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,
-		disordered: b.Disordered, errors: b.failed, stall: u.api.LongestStall(), took: time.Since(u.began),
+		disordered: b.Disordered, stall: u.api.LongestStall(),
 	})
 	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, b.failed,
 		u.api.LongestStall().Round(time.Millisecond), time.Since(u.began).Round(time.Millisecond))
@@ -106,7 +122,7 @@ func (u *suite) read() books {
 
 // explained returns how many repeats the crashes explain: what a worker had written and not committed when it was
 // killed. That is no more than its limit, and what has left since its last commit.
-func (u *suite) explained(outputs []job.Output) int {
+func (u *suite) explained(outputs []job.Output, kept []commit) int {
 	u.t.Helper()
 	by := job.ByOwner(outputs)
 	n := 0
@@ -114,9 +130,9 @@ func (u *suite) explained(outputs []job.Output) int {
 		if !w.crashed {
 			continue
 		}
-		behind := 0
+		behind, committed := 0, u.committedBy(w, u.input, kept)
 		for _, o := range by[w.Name] {
-			if from := u.events[o.ID]; from.Offset >= w.committed[from.Partition] {
+			if from := u.events[o.ID]; from.Offset >= committed[from.Partition] {
 				behind++
 			}
 		}
@@ -130,11 +146,15 @@ func (u *suite) explained(outputs []job.Output) int {
 	return n
 }
 
-// checkCommits holds the committed offset of each partition to its end.
+// checkCommits holds the committed offset of each partition to its end, or to that of a bounded read.
 func (u *suite) checkCommits() {
 	u.t.Helper()
-	ends, err := job.Ends(u.t.Context(), u.c.Admin, u.input)
-	must(u.t, err)
+	ends := u.until
+	var err error
+	if ends == nil {
+		ends, err = job.Ends(u.t.Context(), u.c.Admin, u.input)
+		must(u.t, err)
+	}
 	done, err := job.Committed(u.t.Context(), u.c.Admin, u.group, u.input)
 	must(u.t, err)
 	for partition, end := range ends {
@@ -157,17 +177,22 @@ func (u *suite) checkWorkers(b books) {
 			u.t.Errorf("%s has counted %.0f events as emitted, and the broker has %.0f of it", w.Name, w.watch.Last().Emitted, made)
 		}
 		if w.Running() {
-			u.checkCounters(w, float64(len(by[w.Name])))
+			u.checkCounters(w, float64(len(by[w.Name])), toldBy(w).back)
 		}
 	}
 }
 
-// checkCounters holds a worker that runs to what the broker has of it, once it has nothing to do.
-func (u *suite) checkCounters(w *worker, made float64) {
+// checkCounters holds a worker that runs to what the broker has of it, once it has nothing to do: to no more than that where
+// it has gone back.
+func (u *suite) checkCounters(w *worker, made float64, back bool) {
 	u.t.Helper()
 	wrong := ""
 	for deadline := time.Now().Add(20 * time.Second); ; pause(u.t, 50*time.Millisecond) {
-		if wrong = disagreeing(w.Metrics(), made); wrong == "" {
+		m := w.Metrics()
+		if back {
+			made = max(made, m.Value("enricher_outputs_total"))
+		}
+		if wrong = disagreeing(m, made); wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -192,49 +217,4 @@ func disagreeing(m job.Families, made float64) string {
 		wrong += fmt.Sprintf(" go_goroutines=%.0f (want at most %d)", n, mostGoroutines)
 	}
 	return wrong
-}
-
-// report is what all suites found.
-var report table
-
-type table struct {
-	mu    sync.Mutex // guards lines
-	lines []line
-}
-
-// line is what a suite found.
-type line struct {
-	suite                                                       string
-	rounds, events, lost, repeated, allowed, disordered, errors int
-	stall, took                                                 time.Duration
-}
-
-func (r *table) add(l line) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lines = append(r.lines, l)
-}
-
-// write prints the table, in full runs, and writes it to file, if that is named.
-func (r *table) write(file string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var text strings.Builder
-	out := tabwriter.NewWriter(&text, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(out, "| suite\t| rounds\t| events\t| lost\t| duplicated\t| explained by faults\t| out of order\t| error events\t| longest stall\t| took\t|")
-	fmt.Fprintln(out, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
-	for _, l := range r.lines {
-		fmt.Fprintf(out, "| %s\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %v\t| %v\t|\n", strings.TrimPrefix(l.suite, "Test"), l.rounds, l.events,
-			l.lost, l.repeated, l.allowed, l.disordered, l.errors, l.stall.Round(10*time.Millisecond), l.took.Round(100*time.Millisecond))
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if *full && len(r.lines) > 0 {
-		fmt.Fprint(os.Stdout, text.String())
-	}
-	if file == "" {
-		return nil
-	}
-	return os.WriteFile(file, []byte(text.String()), 0o644)
 }

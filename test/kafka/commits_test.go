@@ -40,6 +40,26 @@ func (u *suite) commits() []commit {
 	return all
 }
 
+// committedBy returns what was committed of a topic when a worker was killed, by the broker's times. A commit that was under
+// way may come a little later. What the next owner commits comes after it was assigned the partition, and no sooner than
+// the session of the one that was killed has ended.
+func (u *suite) committedBy(w *worker, topic string, kept []commit) map[int32]int64 {
+	until := map[int32]time.Time{}
+	for _, a := range u.assignments() {
+		if next, any := until[a.partition]; a.topic == topic && a.at.After(w.crashedAt) && (!any || a.at.Before(next)) {
+			until[a.partition] = a.at.Truncate(time.Millisecond) // as the times of commits are
+		}
+	}
+	committed := map[int32]int64{}
+	for _, c := range kept {
+		next, any := until[c.partition]
+		if c.topic == topic && c.at.Before(w.crashedAt.Add(time.Second)) && (!any || c.at.Before(next)) {
+			committed[c.partition] = c.offset
+		}
+	}
+	return committed
+}
+
 // countCommits returns how many offsets were committed, by how many commits at least, since those of one commit have the
 // same time, and of how many topics. One that has in it what was committed already is the same commit sent again: a
 // coordinator that moves takes it, and does not come to answer.

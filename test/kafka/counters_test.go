@@ -4,6 +4,7 @@ package kafka_test
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 
 	"github.com/a0c75104/enricher/test/internal/job"
@@ -13,10 +14,11 @@ import (
 type told struct {
 	Read, Emitted, Dropped, Errors, Outputs, Unfinished float64
 
-	over, commits, tried float64
-	exact                bool // to its end; else at least so much
-	back                 bool // it went back after a failure of the sink, and may not know what was written before
-	assigned             int  // how often it got a partition
+	over, commits, tried, rewinds float64
+
+	exact    bool // to its end; else at least so much
+	back     bool // it went back after a failure of the sink or of a transaction, and may not know what was written before
+	assigned int  // how often it got a partition
 }
 
 // toldBy returns what w says now, what it said when it ended in good order, or what was seen of it last before it was
@@ -25,7 +27,8 @@ func toldBy(w *worker) told {
 	last := w.watch.Last()
 	t := told{Read: last.Read, Emitted: last.Emitted, Errors: last.Errors, Outputs: last.Outputs}
 	for line := range strings.Lines(w.Log()) {
-		t.back = t.back || strings.Contains(line, `"msg":"sink failed: going back`)
+		t.back = t.back || strings.Contains(line, `"msg":"sink failed: going back`) || strings.Contains(line, `"msg":"transaction aborted`) ||
+			strings.Contains(line, `"msg":"the pipeline failed and is started again`)
 		if strings.Contains(line, `"msg":"partition assigned"`) {
 			t.assigned++
 		}
@@ -42,9 +45,30 @@ func toldBy(w *worker) told {
 	t.exact = true
 	t.Read, t.over = m.Value("enricher_events_read_total"), m.Value("enricher_source_passed_over_total")
 	t.Emitted, t.Dropped, t.Errors = events["emitted"], events["dropped"], m.Value("enricher_errors_total")
-	t.Outputs = m.Value("enricher_outputs_total")
+	t.Outputs, t.rewinds = m.Value("enricher_outputs_total"), m.Value("enricher_rewinds_total")
 	t.commits, t.tried = m.Value("enricher_commits_total", "outcome=ok"), m.Value("enricher_commits_total")
 	return t
+}
+
+// checkTold fails where the checks would look at nothing: a message that they look for has other words now, or the worker
+// was not watched.
+func (u *suite) checkTold(w *worker, t told, made float64) {
+	u.t.Helper()
+	if made > 0 && t.assigned == 0 {
+		u.t.Errorf("%s has made outputs, and its log has no partition that it was assigned: look for the message that says so now", w.Name)
+	}
+	if t.rewinds > 0 && !t.back {
+		u.t.Errorf("%s went back %.0f times, and its log has no such line: look for the message that says so now", w.Name, t.rewinds)
+	}
+	if w.crashed {
+		return
+	}
+	if !w.Running() && !t.exact {
+		u.t.Errorf("%s has ended, and its log has no counts at its end: look for the message that says them now", w.Name)
+	}
+	if most := w.watch.Most(); made > 0 && (w.watch.Samples() == 0 || runtime.GOOS == "linux" && most.Resident == 0) {
+		u.t.Errorf("%s has made outputs, and of %d looks at it none has told how much memory it has", w.Name, w.watch.Samples())
+	}
 }
 
 // checkAgreement compares what the workers have counted to what the broker has:
@@ -62,6 +86,7 @@ func (u *suite) checkAgreement(b books, kept []commit) {
 	for _, w := range u.workers {
 		t := toldBy(w)
 		made := float64(len(by[w.Name]))
+		u.checkTold(w, t, made)
 		whole := t.exact && t.Unfinished == 0 && !t.back
 		if t.Outputs > made || whole && t.Outputs != made {
 			u.t.Errorf("%s has counted %.0f outputs, and the broker has %.0f of it", w.Name, t.Outputs, made)

@@ -6,23 +6,11 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // once are the overrides of a worker that works in transactions under the name instance.
 func once(instance string) []string {
 	return []string{"delivery=exactly_once", "instance=" + instance, `sink.kafka.options["transaction.timeout.ms"]=10000`}
-}
-
-// checkOnce checks the books of a job in transactions: nothing may be repeated, whatever happened.
-func (u *suite) checkOnce() books {
-	u.t.Helper()
-	b := u.check(0)
-	if b.Repeated > 0 {
-		u.t.Errorf("a reader of what is committed sees %d outputs twice, want none", b.Repeated)
-	}
-	return b
 }
 
 // Of two workers one is killed at a random moment, again and again, and now and then a third joins and leaves.
@@ -50,7 +38,8 @@ func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
 		pair[i] = u.start(once("ab"[i : i+1])...)
 	}
 	u.progress(200)
-	u.checkOnce()
+	u.settle()
+	u.checkSettled(nothing)
 }
 
 // The same through a repartition topic, which both hops reach in transactions. Now and then a worker stands still in the
@@ -84,20 +73,5 @@ func TestExactlyOnceHoldsOverARepartitionTopic(t *testing.T) {
 	}
 	u.progress(200)
 	u.settle()
-	waitFor(t, "the topic in between is committed to its end", func() bool {
-		idle, err := job.Idle(t.Context(), u.c.Admin, u.group, u.between())
-		must(t, err)
-		return idle
-	})
-	b := u.read()
-	if b.Lost > 0 || b.Repeated > 0 || b.Disordered > 0 || b.Moved > 0 || b.failed > 0 || b.Outputs == 0 {
-		t.Errorf("delivered %v and %d error events, want each event once", b.Delivery, b.failed)
-	}
-	u.checkCommits()
-	u.checkStarts(u.commits())
-	report.add(line{
-		suite: t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, disordered: b.Disordered,
-		errors: b.failed, stall: u.api.LongestStall(), took: time.Since(u.began),
-	})
-	t.Logf("rounds=%d events=%d %v errors=%d", u.rounds, len(u.events), b.Delivery, b.failed)
+	u.checkSettled(nothing)
 }

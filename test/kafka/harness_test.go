@@ -19,7 +19,7 @@ import (
 
 var (
 	full       = flag.Bool("full", false, "run the suites with all their rounds")
-	reportFile = flag.String("report", "", "write the table of what the suites found to this file")
+	reportFile = flag.String("report", "", "write the table of what the suites found to this file, or between its marks, if it has such")
 )
 
 // patience bounds every wait for what must come.
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) int {
 	defer shared.close()
 	status := m.Run()
-	if err := report.write(*reportFile); err != nil {
+	if err := report.write(*reportFile, status == 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -17,11 +17,15 @@ func TestAWorkerThatIsStoppedWhileItJoinsHoldsUpNobody(t *testing.T) {
 	u.crash(w)
 	crashed := time.Now()
 	waiting := u.start()
-	pause(t, 2*time.Second) // its join is at the broker
+	waitFor(t, "its join is at the broker", func() bool {
+		found, err := u.c.Admin.DescribeGroups(t.Context(), u.group)
+		return err == nil && len(found[u.group].Members) == 2
+	})
 	u.stop(waiting)
 	u.working(u.start())
 	if took := time.Since(crashed); took > 45*time.Second {
 		t.Errorf("the next worker worked %v after the crash, with a session timeout of 25s", took)
 	}
+	u.rounds = 1
 	u.check(0)
 }

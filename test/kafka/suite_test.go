@@ -33,7 +33,8 @@ type suite struct {
 	feeding *feed
 	rounds  int
 
-	gone map[int]bool // events that the input no longer had when they could have been read
+	gone  map[int]bool    // events that the input no longer had when they could have been read
+	until map[int32]int64 // where a bounded read ends; nil: nowhere
 
 	mu     sync.Mutex // guards events
 	events job.Loaded
@@ -119,9 +120,8 @@ func or[T comparable](v, instead T) T {
 type worker struct {
 	*job.Worker
 	watch     *job.Watch
-	crashed   bool            // what it had in flight may be repeated
-	committed map[int32]int64 // of the input, when it had crashed
-	between   map[int32]int64 // of the repartition topic, likewise
+	crashed   bool // what it had in flight may be repeated
+	crashedAt time.Time
 	sleeps    []sleep
 }
 
@@ -142,15 +142,8 @@ func (u *suite) start(set ...string) *worker {
 // crash kills a worker as kill -9 does.
 func (u *suite) crash(w *worker) {
 	u.t.Helper()
-	w.crashed = true
 	w.Kill()
-	var err error
-	w.committed, err = job.Committed(within(u.t, patience), u.c.Admin, u.group, u.input) // before the next owner commits
-	must(u.t, err)
-	if u.through() {
-		w.between, err = job.Committed(within(u.t, patience), u.c.Admin, u.group, u.between())
-		must(u.t, err)
-	}
+	w.crashed, w.crashedAt = true, time.Now()
 }
 
 // working waits until w has a part in the work.
@@ -264,13 +257,19 @@ func (u *suite) settle() {
 		u.feeding.done.Wait()
 		must(u.t, u.feeding.err)
 	}
-	var err error
-	waitFor(u.t, "everything is committed", func() bool {
-		var idle bool
-		idle, err = job.Idle(u.t.Context(), u.c.Admin, u.group, u.input)
-		return idle
-	})
-	must(u.t, err)
+	topics := []string{u.input}
+	if u.through() {
+		topics = append(topics, u.between())
+	}
+	for _, topic := range topics {
+		var err error
+		waitFor(u.t, "everything of "+topic+" is committed", func() bool {
+			var idle bool
+			idle, err = job.Idle(u.t.Context(), u.c.Admin, u.group, topic)
+			return idle
+		})
+		must(u.t, err)
+	}
 }
 
 // owners returns how many members of the group have partitions, -1 where nobody can tell now.
