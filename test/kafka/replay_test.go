@@ -4,6 +4,7 @@ package kafka_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -97,7 +98,11 @@ type invocation struct {
 }
 
 func (r *replayed) enricher(file string, args ...string) *invocation {
-	in := &invocation{cmd: exec.CommandContext(within(r.t, patience), enricherBinary, append(args, file)...)}
+	return r.enricherUntil(within(r.t, patience), file, args...)
+}
+
+func (r *replayed) enricherUntil(ctx context.Context, file string, args ...string) *invocation {
+	in := &invocation{cmd: exec.CommandContext(ctx, enricherBinary, append(args, file)...)}
 	in.cmd.Stdout, in.cmd.Stderr = &in.out, &in.log
 	return in
 }
@@ -237,7 +242,8 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 			}))
 			defer api.Close()
 			slow := r.file(fmt.Sprintf("process:\n  - http: {url: %s/x, allow_hosts: [127.0.0.1], into: .content}\n  - jq: del(.content)", api.URL), "")
-			beside := r.enricher(r.file("", ""), "run", "--log-level", "warn") // the job itself, under the same instance
+			// The job itself, under the same instance, for as long as all the replays take.
+			beside := r.enricherUntil(t.Context(), r.file("", ""), "run", "--log-level", "warn")
 			worker, err := process.Start(beside.cmd)
 			must(t, err)
 			works := func() {
