@@ -73,6 +73,7 @@ func (s *Source) hold(starts map[streammanager.TopicPartition]beginning) error {
 		h := &holding{start: start, next: start.Offset, seen: start.Offset, until: s.endOf(start)}
 		h.ended = h.next >= h.until
 		s.held[tp] = h
+		s.flow(tp) // the one before may have come to its end
 		told[tp] = start.Position
 	}
 	s.mu.Unlock()

@@ -47,15 +47,25 @@ func (s *Source) passOver(tp streammanager.TopicPartition, h *holding, to int64)
 func (s *Source) meetMoved(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unmet = false
 	for tp, h := range s.held {
 		if len(s.poll.records) >= limit {
 			return
+		}
+		if _, paused := s.paused[tp]; paused { // the stream would leave it out and go back for it, again and again
+			continue
 		}
 		if h.gap.to <= h.next {
 			s.passOver(tp, h, h.gap.to)
 		}
 		s.meet(tp, h)
 	}
+}
+
+// unmetAt reports whether meetMoved is to tell something of a partition. The caller holds mu.
+func (s *Source) unmetAt(tp streammanager.TopicPartition) bool {
+	h := s.held[tp]
+	return h != nil && !h.ended && (h.next >= h.until || h.gap.to <= h.next && h.seen < h.gap.to)
 }
 
 // over reports whether the whole read has come to its end. A worker that has nothing left to do waits for others,

@@ -27,8 +27,28 @@ func (s *Source) isolation() int8 {
 	return allOfLog
 }
 
-// theEnd is how an end is asked for in place of a time.
-const theEnd = -1
+// How the ends of a log are asked for in place of a time.
+const (
+	theStart = -2
+	theEnd   = -1
+)
+
+// listOffsets asks for the same of several partitions.
+func listOffsets(seen int8, which int64, of map[string][]int32) *kmsg.ListOffsetsRequest {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.IsolationLevel = seen
+	for topic, parts := range of {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic = topic
+		for _, p := range parts {
+			part := kmsg.NewListOffsetsRequestTopicPartition()
+			part.Partition, part.Timestamp = p, which
+			t.Partitions = append(t.Partitions, part)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
 
 // endsOf asks the leaders for the ends of partitions, and of no others: what a worker asks must not grow with the topic.
 // Left out is what nobody answers for, such as a partition whose leader is another by now.
@@ -48,19 +68,7 @@ func (s *Source) endsOf(ctx context.Context, topics kadm.TopicDetails, tps []str
 	}
 	ends := map[streammanager.TopicPartition]int64{}
 	for _, leader := range slices.Sorted(maps.Keys(of)) {
-		req := kmsg.NewPtrListOffsetsRequest()
-		req.IsolationLevel = seen
-		for topic, parts := range of[leader] {
-			t := kmsg.NewListOffsetsRequestTopic()
-			t.Topic = topic
-			for _, p := range parts {
-				part := kmsg.NewListOffsetsRequestTopicPartition()
-				part.Partition, part.Timestamp = p, theEnd
-				t.Partitions = append(t.Partitions, part)
-			}
-			req.Topics = append(req.Topics, t)
-		}
-		got, err := s.cl.Broker(int(leader)).RetriableRequest(ctx, req)
+		got, err := s.cl.Broker(int(leader)).RetriableRequest(ctx, listOffsets(seen, theEnd, of[leader]))
 		if err != nil {
 			continue // the looks at the topics tell of brokers that do not answer
 		}

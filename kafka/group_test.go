@@ -104,6 +104,29 @@ func TestAWorkerThatTheGroupForgotBeginsAnewAtOnce(t *testing.T) {
 	}
 }
 
+func TestABoundedReadThatTheGroupForgotAtItsEndGoesOnAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := writer(t, c, dial)
+		defer cl.Close()
+		write(t, cl, "in", 0, 0, 10)
+		r := open(t, c, slow, ranged("earliest", "latest"), func(cfg *kafka.SourceConfig) { cfg.Dialer = dial })
+		defer r.src.Close(context.Background())
+		r.poll(t, 10)
+		if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 4})); err != nil {
+			t.Fatal(err)
+		}
+		forget(t, c, cl)
+		if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 5})); !errors.Is(err, streammanager.ErrAssignmentLost) {
+			t.Fatalf("Commit = %v, want a lost assignment", err)
+		}
+		began := time.Now()
+		got, err := r.src.Poll(t.Context(), 2)
+		if took := time.Since(began); err != nil || text(got.Records) != "4 5" || took > 10*time.Second {
+			t.Errorf("after %v the poll gave %q, %v; want what was not committed, at once", took, text(got.Records), err)
+		}
+	})
+}
+
 func TestAWorkerThatTheGroupForgotCommitsNothingForTheNextOwner(t *testing.T) {
 	c, cl, adm := fake(t, 1)
 	write(t, cl, "in", 0, 0, 10)

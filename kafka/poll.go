@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -20,6 +19,9 @@ var errClosed = errors.New("the kafka source is closed")
 const (
 	// restAfterError keeps a partition that cannot be read from being asked for without a pause.
 	restAfterError = time.Second
+	// wellAgainAfter is after how long of being asked for without an error a partition can be read again: with no record
+	// to come, nothing else tells.
+	wellAgainAfter = 30 * time.Second
 	// mostUnreadable is how often in a row a batch may be unreadable before the pipeline gives up.
 	mostUnreadable = 5
 )
@@ -28,9 +30,16 @@ const (
 type poll struct {
 	records []streammanager.Record
 	headers []event.Header
-	ill     map[streammanager.TopicPartition]int // partitions in trouble, with errors in a row
-	failed  error                                // is returned by the next Poll
+	ill     map[streammanager.TopicPartition]*illness
+	failed  error // is returned by the next Poll
 	ending  ending
+}
+
+// illness is that of a partition that cannot be read.
+type illness struct {
+	at   int64     // the offset
+	last time.Time // when it was said last
+	bad  int       // how often in a row the batch there could not be read
 }
 
 // Poll implements streammanager.Source.
@@ -121,9 +130,7 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 		}
 		s.meet(tp, h)
 		if len(f.Records) > 0 && f.Err == nil && len(p.ill) > 0 {
-			delete(p.ill, tp)
-			s.ids.doubts(tp.Topic, false)
-			s.t.healed(partitionTrouble(tp))
+			s.wellAgain(tp)
 		}
 	})
 }
@@ -157,6 +164,9 @@ func (s *Source) errors(ctx context.Context, fetched kgo.Fetches) error {
 		case errors.Is(err, kerr.FencedInstanceID):
 			failed = &streammanager.FailedError{Reason: streammanager.ReasonGroup, Err: fmt.Errorf(
 				"taking part in group %q: another worker uses the same group.instance.id, %q: give each its own: %w", s.cfg.Group, s.set.text("group.instance.id"), err)}
+		case errors.As(err, &loss) && s.isThrough(loss.Topic):
+			failed = event.Fatal(fmt.Errorf("the repartition topic %q has lost events: the cluster lost the records of partition %d from offset %d to %d, as when a replica that lacked them became its leader; "+
+				"read the input again from an earlier offset", loss.Topic, loss.Partition, loss.ResetTo, loss.ConsumedTo))
 		case errors.As(err, &loss):
 			s.t.log.Error("kafka: the cluster lost records, going on where its log goes on", "topic", topic, "partition", partition,
 				"offset", loss.ConsumedTo, "resumed", loss.ResetTo)
@@ -185,6 +195,22 @@ func (s *Source) errors(ctx context.Context, fetched kgo.Fetches) error {
 // unreadable notes that a partition cannot be read and lets it rest. What the broker says may heal; a
 // batch that cannot be decoded is tried a few times, in case it was damaged on its way.
 func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
+	ill, err := s.rest(tp, err)
+	if ill == nil || mayHeal(err) {
+		return nil
+	}
+	if ill.bad++; ill.bad < mostUnreadable && !isFinal(err) {
+		return nil
+	}
+	delete(s.poll.ill, tp)
+	return &streammanager.FailedError{
+		Reason: streammanager.ReasonUnreadable, At: &event.Position{Topic: tp.Topic, Partition: tp.Partition, Offset: ill.at},
+		Err: fmt.Errorf("%w: the batch there cannot be read; to pass over it, stop all workers and commit a later offset for group %q", err, s.cfg.Group),
+	}
+}
+
+// rest notes why a partition is not read, with its place, and lets it rest. It returns nil for one that is no longer held.
+func (s *Source) rest(tp streammanager.TopicPartition, err error) (*illness, error) {
 	s.mu.Lock()
 	h := s.held[tp]
 	at := int64(-1)
@@ -195,7 +221,7 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 	}
 	s.mu.Unlock()
 	if h == nil {
-		return nil
+		return nil, nil
 	}
 	err = fmt.Errorf("reading topic %q partition %d at offset %d: %w", tp.Topic, tp.Partition, at, err)
 	s.t.note(partitionTrouble(tp), err)
@@ -204,17 +230,42 @@ func (s *Source) unreadable(tp streammanager.TopicPartition, err error) error {
 		s.lookSoon()
 	}
 	if s.poll.ill == nil {
-		s.poll.ill = map[streammanager.TopicPartition]int{}
+		s.poll.ill = map[streammanager.TopicPartition]*illness{}
 	}
-	s.poll.ill[tp]++
-	if mayHeal(err) || s.poll.ill[tp] < mostUnreadable && !isFinal(err) {
-		return nil
+	ill := s.poll.ill[tp]
+	if ill == nil || ill.at != at {
+		ill = &illness{at: at}
+		s.poll.ill[tp] = ill
 	}
+	ill.last = time.Now()
+	return ill, err
+}
+
+// wellAgain notes that a partition can be read. The caller holds mu.
+func (s *Source) wellAgain(tp streammanager.TopicPartition) {
 	delete(s.poll.ill, tp)
-	return &streammanager.FailedError{
-		Reason: streammanager.ReasonUnreadable, At: &event.Position{Topic: tp.Topic, Partition: tp.Partition, Offset: at},
-		Err: fmt.Errorf("%w: the batch there cannot be read; to pass over it, stop all workers and commit a later offset for group %q", err, s.cfg.Group),
+	s.ids.doubts(tp.Topic, false)
+	s.t.healed(partitionTrouble(tp))
+}
+
+// untilWell takes partitions for well that are asked for and give no error any more, and returns when the next may be.
+// The caller holds mu.
+func (s *Source) untilWell(now time.Time) time.Time {
+	after, next := wellAgainAfter+s.set.millis("fetch.max.wait.ms"), time.Time{}
+	for tp, ill := range s.poll.ill {
+		if _, paused := s.paused[tp]; paused { // it is not asked for
+			ill.last = now
+		}
+		switch until := ill.last.Add(after); {
+		case s.held[tp] == nil:
+			delete(s.poll.ill, tp)
+		case !until.After(now):
+			s.wellAgain(tp)
+		case next.IsZero() || until.Before(next):
+			next = until
+		}
 	}
+	return next
 }
 
 // mayHeal reports whether a broker gave err, about something else than the batch.
@@ -235,9 +286,10 @@ func isFinal(err error) bool {
 func (s *Source) untilRested(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, next := time.Now(), time.Time{}
-	if most < noEnd {
-		next = now.Add(most)
+	now := time.Now()
+	next := s.untilWell(now)
+	if until := now.Add(most); most < noEnd && (next.IsZero() || until.Before(next)) {
+		next = until
 	}
 	for tp, until := range s.resting {
 		if !until.After(now) {
@@ -254,119 +306,10 @@ func (s *Source) untilRested(ctx context.Context, most time.Duration) (context.C
 	} else {
 		ctx, s.wake = context.WithDeadline(ctx, next)
 	}
-	if s.expelled.Load() || s.isJudged() || s.refetches.asked() {
+	if s.expelled.Load() || s.isJudged() || s.refetches.asked() || s.unmet {
 		s.wake()
 	}
 	return ctx, s.wake
-}
-
-// outOfRange goes on where the policy says when an offset is no longer in the log, or not yet.
-func (s *Source) outOfRange(ctx context.Context, tp streammanager.TopicPartition) error {
-	s.mu.Lock()
-	h := s.held[tp]
-	var at, start int64
-	if h != nil {
-		at, start = h.next, h.start.Offset
-	}
-	s.mu.Unlock()
-	if h == nil {
-		return nil
-	}
-	first, last, err := s.bounds(ctx, tp)
-	if err != nil {
-		return s.unreadable(tp, fmt.Errorf("the offset is out of range, and where to go on is not known: %w", err))
-	}
-	to := first
-	switch {
-	case at >= first && at <= last:
-		to = at // the log was cut or grew meanwhile
-	case s.isThrough(tp.Topic):
-		return event.Fatal(fmt.Errorf("the repartition topic %q has lost events: group %q is at offset %d of partition %d, and the log holds %d to %d; "+
-			"read the input again from an earlier offset, and commit %d here to go on", tp.Topic, s.cfg.Group, at, tp.Partition, first, last, first))
-	case s.cfg.OutOfRange == Fail:
-		return event.Fatal(fmt.Errorf("topic %q partition %d: offset %d is out of range: the log holds %d to %d; set out_of_range to go on regardless, or commit an offset for group %q",
-			tp.Topic, tp.Partition, at, first, last, s.cfg.Group))
-	case s.cfg.OutOfRange == Latest:
-		to = last
-	}
-	if to > at {
-		to = min(to, h.until)
-	} else if to < at { // a bounded read has no part in what lies before it
-		to = max(to, min(h.start.meta.span.from, last))
-	}
-	skipped := max(to-at, 0) - h.gap.overlap(at, to) // Poll alone sets it
-	if !s.resume(tp, h, at, to) {
-		return nil // it was taken away meanwhile; given again, it begins where the group says
-	}
-	if to != at {
-		s.skipped.Add(skipped)
-		s.t.log.Error("kafka: offset out of range, going on elsewhere", "topic", tp.Topic, "partition", tp.Partition,
-			"offset", at, "first", first, "last", last, "resumed", to, "skipped", skipped)
-	}
-	if at == start && to > at {
-		// Nothing was delivered, so nothing is unfinished. Without this a restart would skip once more.
-		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-		defer cancel()
-		if err := s.commit(ctx, map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}, s.stillHeld(map[streammanager.TopicPartition]*holding{tp: h})); err != nil {
-			s.t.log.Warn("kafka: commit of a skip failed", "topic", tp.Topic, "partition", tp.Partition, "offset", to, "err", err)
-		}
-	}
-	return nil
-}
-
-// resume goes on at another offset of a partition, unless it is no longer the assignment that h is of.
-func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int64) bool {
-	s.tell.Lock()
-	defer s.tell.Unlock()
-	s.mu.Lock()
-	same := s.held[tp] == h
-	if same && to > at {
-		h.gap = gap{at, to}
-	}
-	s.mu.Unlock()
-	if !same {
-		return false
-	}
-	if to < at { // records below those that the stream has seen would be taken for repeated ones
-		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}) // an error means that the source closes
-	}
-	s.setOffsets(map[streammanager.TopicPartition]int64{tp: to}, to <= at) // what was not there, the stream was not told of
-	return true
-}
-
-// bounds returns the first offset of the log and the one after its last.
-func (s *Source) bounds(ctx context.Context, tp streammanager.TopicPartition) (first, last int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	ask := func(list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
-		listed, lerr := list(ctx, tp.Topic)
-		o, ok := listed.Lookup(tp.Topic, tp.Partition)
-		switch {
-		case ok && o.Err == nil:
-			return o.Offset
-		case ok:
-			err = o.Err
-		case lerr != nil:
-			err = lerr
-		default:
-			err = errors.New("the brokers do not know the partition")
-		}
-		return 0
-	}
-	return ask(s.adm.ListStartOffsets), ask(s.adm.ListEndOffsets), err
-}
-
-// retell takes a partition from the stream and gives it again from another offset: records below those
-// that it has seen would be taken for repeated ones.
-func (s *Source) retell(tp streammanager.TopicPartition, at int64) {
-	s.tell.Lock()
-	defer s.tell.Unlock()
-	s.mu.Lock()
-	h := s.held[tp]
-	s.mu.Unlock()
-	if h != nil {
-		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(at)}) // an error means that the source closes
-	}
 }
 
 func partitionTrouble(tp streammanager.TopicPartition) trouble {

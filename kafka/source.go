@@ -86,6 +86,7 @@ type Source struct {
 	joined  bool
 	closing bool
 	wake    context.CancelFunc // ends the wait of Poll
+	unmet   bool               // a partition that flows again has come to where nothing is, which Poll has to tell
 	parts   map[string]int     // of topics, how many partitions a bounded read has
 	bare    map[string]bool    // topics in which nothing lies between start and until of a bounded read
 
@@ -334,6 +335,10 @@ func (s *Source) Resume(tps ...streammanager.TopicPartition) {
 	for _, tp := range tps {
 		delete(s.paused, tp)
 		s.flow(tp)
+		s.unmet = s.unmet || s.unmetAt(tp)
+	}
+	if s.unmet && s.wake != nil {
+		s.wake()
 	}
 }
 
