@@ -21,12 +21,14 @@ func (n noted) Assigned(s map[streammanager.TopicPartition]streammanager.Positio
 func (n noted) Revoked(context.Context, []streammanager.TopicPartition) {}
 func (n noted) Lost(t []streammanager.TopicPartition)                   { n.got <- fmt.Sprint("lost ", t) }
 
-func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testing.T) {
+// tenRecords starts a broker in the process, with as many records in the one partition of topic "in".
+func tenRecords(t *testing.T) *kfake.Cluster {
+	t.Helper()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(c.Close)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +39,11 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 			t.Fatal(err)
 		}
 	}
+	return c
+}
+
+func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testing.T) {
+	c := tenRecords(t)
 	s, err := NewSource(SourceConfig{Connection: Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: "g"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -84,21 +91,7 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 }
 
 func TestWhatIsPassedOverIsToldAsAMarkSoThatThePositionComesThere(t *testing.T) {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	for i := range 10 {
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "in", Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := tenRecords(t)
 	for policy, mark := range map[string]int64{Earliest: 6, Latest: 9} {
 		t.Run(policy, func(t *testing.T) {
 			s, err := NewSource(SourceConfig{Connection: Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: policy, OutOfRange: policy}, nil)
