@@ -50,14 +50,13 @@ type Replay struct {
 
 // Tally counts what became of the records of an error topic. A record that is read again counts once.
 type Tally struct {
-	Looked      int64                // all of them
-	Chosen      map[event.Type]int64 // events that go through the pipeline
-	PassedOver  map[event.Type]int64 // left out by the filter
-	OfOthers    map[string]int64     // error events of other pipelines
-	Cut         int64                // chosen, and not whole: they cannot be replayed
-	NoErrors    int64                // records that are no error events
-	Unanswered  int64                // those for which the filter's expression failed
-	NotReplayed int64                // the sum of what was left out, for whatever reason
+	Looked     int64                // all of them
+	Chosen     map[event.Type]int64 // events that go through the pipeline
+	PassedOver map[event.Type]int64 // left out by the filter
+	OfOthers   map[string]int64     // error events of other pipelines
+	Cut        int64                // chosen, and not whole: they cannot be replayed
+	NoErrors   int64                // records that are no error events
+	Unanswered int64                // those for which the filter's expression failed
 }
 
 // Replay prepares a replay. The error is Problems where the file has nothing to replay, or a FlagError.
@@ -258,9 +257,6 @@ func (r *Replay) count(rec *streammanager.Record, e *streammanager.ErrorRecord, 
 	r.seen[tp] = rec.Offset + 1
 	t := &r.tally
 	t.Looked++
-	if v != chosen {
-		t.NotReplayed++
-	}
 	switch v {
 	case chosen:
 		add(t.Chosen, e.Type)
