@@ -32,7 +32,9 @@
 //   - the reader, which alone polls the source, copies records, asks the filter and finds keys;
 //   - the workers of the pool, up to Config.Workers, which run functions and make records;
 //   - the emitter, which alone produces;
-//   - the committer, which alone commits.
+//   - the committer, which alone commits;
+//   - with a repartition topic, while a tombstone waits before it, one that asks the source whether the group has
+//     finished what is in the topic.
 //
 // The reader works on a grant of the loop and answers it; the others take and send messages through
 // mailboxes that never block a sender. A worker writes its results into the call it was given, which the
