@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // KeyError says which setting is at fault, by its name in a pipeline file: sasl.token_url.
@@ -41,6 +43,14 @@ func (c *Connection) check(side Side) (*settings, error) {
 		return nil, err
 	}
 	return set, nil
+}
+
+// checkOpts has the library say what it would not open a client for.
+func checkOpts(opts []kgo.Opt) error {
+	if err := kgo.ValidateOpts(opts...); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	return nil
 }
 
 // CheckBroker says whether a client can call at broker.

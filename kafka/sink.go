@@ -86,8 +86,8 @@ func NewSink(cfg SinkConfig, logger *slog.Logger) (*Sink, error) {
 	}
 	t := newTroubles(logger, &cfg.Connection)
 	s := &Sink{cfg: cfg, set: set, t: t, unwell: unwell{t: t}}
-	if err := kgo.ValidateOpts(s.opts(context.Background(), s.newLimits(context.Background()))...); err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+	if err := checkOpts(s.opts(context.Background(), s.newLimits(context.Background()))); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

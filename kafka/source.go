@@ -152,8 +152,8 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	if err := kgo.ValidateOpts(s.opts(context.Background())...); err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+	if err := checkOpts(s.opts(context.Background())); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -63,8 +62,8 @@ func NewTransaction(cfg TransactionConfig, logger *slog.Logger) (*Transaction, e
 		s.tx, s.limits = t, s.newLimits(context.Background()) // until there is a client
 		t.sinks = append(t.sinks, s)
 	}
-	if err := kgo.ValidateOpts(t.opts(context.Background())...); err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+	if err := checkOpts(t.opts(context.Background())); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
