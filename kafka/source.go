@@ -130,6 +130,7 @@ var (
 	_ streammanager.Health    = (*Source)(nil)
 	_ streammanager.Buffered  = (*Source)(nil)
 	_ streammanager.Staller   = (*Source)(nil)
+	_ streammanager.Skipper   = (*Source)(nil)
 )
 
 // NewSource checks cfg and opens nothing. A nil logger says nothing.
