@@ -16,7 +16,7 @@ import (
 // leadThrough starts a source that leads through a topic, behind the sink that writes there.
 func leadThrough(t *testing.T, c *kfake.Cluster, dial dialer) (*record, written) {
 	t.Helper()
-	sink := sinkTo(t, c, func(cfg *kafka.SinkConfig) { cfg.Dialer, cfg.Topic, cfg.Made = dial, between, true })
+	sink := sinkTo(t, c, func(cfg *kafka.SinkConfig) { cfg.Dialer, cfg.Topic, cfg.SourceMakes = dial, between, true })
 	wait(3 * time.Second) // it has looked for the topic
 	return open(t, c, leading(2), func(cfg *kafka.SourceConfig) { cfg.Dialer = dial }), sink
 }

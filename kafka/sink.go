@@ -20,12 +20,12 @@ import (
 // SinkConfig says where to write.
 type SinkConfig struct {
 	Connection
-	Topic   string                             // topic of all records; or
-	TopicOf func(*event.Event) (string, error) // finds the topic of each
-	KeyOf   func(*event.Event) ([]byte, error) // finds the key of each, nil for none; left out: the event's own
-	Now     bool                               // stamps records with the time of writing instead of the event's
-	AnySize bool                               // lets a record be as large as its topic takes, whatever max.request.size says
-	Made    bool                               // the source makes the topic, and says what is wrong if it cannot
+	Topic       string                             // topic of all records; or
+	TopicOf     func(*event.Event) (string, error) // finds the topic of each
+	KeyOf       func(*event.Event) ([]byte, error) // finds the key of each, nil for none; left out: the event's own
+	Now         bool                               // stamps records with the time of writing instead of the event's
+	AnySize     bool                               // lets a record be as large as its topic takes, whatever max.request.size says
+	SourceMakes bool                               // the source makes the topic, and says what is wrong if it cannot
 
 	// WaitForTopics has a topic that TopicOf names and that does not exist waited for, as Topic is. Else the
 	// event is rejected after UnknownAfter.
@@ -150,7 +150,7 @@ func (s *Sink) newLimits(ctx context.Context) *limits {
 	}
 	notMissed := s.set.text("allow.auto.create.topics") == "true" || s.cfg.TopicOf != nil && !s.cfg.WaitForTopics
 	l := newLimits(ctx, s.t, most, notMissed)
-	if !s.cfg.Made {
+	if !s.cfg.SourceMakes {
 		l.cure = "create it, or correct the sink's topic"
 	}
 	return l
