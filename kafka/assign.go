@@ -3,15 +3,11 @@ package kafka
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/streammanager"
 )
-
-// maxRevoke bounds how long work of lost partitions is waited for.
-const maxRevoke = 10 * time.Second
 
 // onAssigned notes what the group gave. The stream hears of it when the offsets are known.
 func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
@@ -100,7 +96,7 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, lost map[string][]i
 		s.a.Lost(tps)
 	default:
 		limit := s.set.millis("max.poll.interval.ms") - 2*s.set.millis("heartbeat.interval.ms")
-		ctx, cancel := context.WithTimeout(s.calls, min(maxRevoke, limit))
+		ctx, cancel := context.WithTimeout(s.calls, limit)
 		s.a.Revoked(ctx, tps)
 		cancel()
 	}

@@ -14,8 +14,8 @@ type revocation struct {
 	done       chan struct{}
 }
 
-// maxRevoke bounds how long running work of lost partitions is waited for; the source's ctx may bound it
-// more tightly.
+// maxRevoke bounds how long partitions take that are given back: four fifths of it are for their running work, the rest
+// is for the last commit. The source's ctx may bound it more tightly.
 const maxRevoke = 10 * time.Second
 
 // Assigned implements Assignments.
@@ -41,6 +41,8 @@ func (s *Stream) Revoked(ctx context.Context, tps []TopicPartition) {
 	if len(tps) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxRevoke)
+	defer cancel()
 	r := &revocation{ctx: ctx, done: make(chan struct{})}
 	s.control.send(func(l *loop) { l.revoke(r, tps) })
 	select {
@@ -97,13 +99,8 @@ func (l *loop) revoke(r *revocation, tps []TopicPartition) {
 		l.revokeAtOnce(r, tps)
 		return
 	}
-	r.deadline = l.now.Add(maxRevoke)
-	if d, ok := r.ctx.Deadline(); ok {
-		// Leave a fifth of what is left for the commit.
-		if at := d.Add(-d.Sub(l.now) / 5); at.Before(r.deadline) {
-			r.deadline = at
-		}
-	}
+	end, _ := r.ctx.Deadline()
+	r.deadline = end.Add(-end.Sub(l.now) / 5) // what is left is for the commit
 	for _, tp := range tps {
 		l.rewind.forget(tp)
 		for _, p := range l.find(tp) {
