@@ -41,7 +41,7 @@ func (l *loop) returnedInline(c *call) {
 		u, r := f.u, &c.results[i]
 		f.state = flowEnded
 		switch {
-		case !p.live.Load():
+		case !p.live.Load() || p.gap:
 			l.inlineUnfinished(u)
 			continue
 		case !r.done():
@@ -50,6 +50,7 @@ func (l *loop) returnedInline(c *call) {
 			back = append(back, u)
 			continue
 		case r.err != nil && l.fatalInline(u, r):
+			p.gap = true
 			l.inlineUnfinished(u)
 			continue
 		case r.err != nil:

@@ -122,6 +122,48 @@ func TestAChainWithoutCallsKeepsTheOrderOfThePartition(t *testing.T) {
 	})
 }
 
+func TestNothingOfAKeyLeavesBehindTheEventThatEndsTheStream(t *testing.T) {
+	fails := event.FuncOf(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+		if ev.Position().Offset == 2 {
+			return nil, event.Fatal(errTest)
+		}
+		return []*event.Event{ev}, nil
+	})
+	stops := event.FuncOf(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+		if ev.Position().Offset == 2 {
+			return nil, errTest
+		}
+		return []*event.Event{ev}, nil
+	})
+	for name, step := range map[string]streammanager.Step{
+		"fatal without calls":          {Name: "f", Inline: true, Func: fails},
+		"on_error: stop without calls": {Name: "f", Inline: true, Func: stops},
+		"fatal in a window":            {Name: "f", Func: fails, Timeout: time.Second},
+		"on_error: stop in a window":   {Name: "f", Func: stops, Timeout: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, true, streammanager.Config{}, func(b *streammanager.Builder) {
+					b.ErrorsTo(nil, nil).Window(window.Config{Count: 5, Timeout: time.Minute}).Process(step)
+				})
+				for i := range 5 {
+					h.src.add(0, "k", fmt.Sprint(i))
+				}
+				if err := h.stream.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "offset 2") {
+					t.Errorf("it ended with %v, want an error of offset 2", err)
+				}
+				// Calls under way may be given up.
+				if got := h.sink.values(); !slices.Equal(got, []string{"0", "1"}[:min(len(got), 2)]) {
+					t.Errorf("outputs: %q, want none behind offset 2", got)
+				}
+				if got := h.src.offset(0); got > 2 {
+					t.Errorf("committed %d, want no more than 2", got)
+				}
+			})
+		})
+	}
+}
+
 func TestAKeyInTwoTopicsIsOneLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var atWork, most atomic.Int32

@@ -158,6 +158,11 @@ func (l *loop) leaveFailed(u *unit) {
 		l.finish(u, outcomeError)
 		return
 	}
+	if u.ks == nil {
+		u.part.gap = l.s.inline
+	} else if !u.ks.loose {
+		u.ks.gaps = append(u.ks.gaps, u.part)
+	}
 	l.finish(u, "")
 	l.fail(event.Fatal(fmt.Errorf("event at %s failed in %s: %s: %s (set error_sink, or on_error: drop)", where(u.ev.Position()), f.Function, f.Type, f.Message)))
 }

@@ -40,6 +40,7 @@ type partition struct {
 	owing     int      // those whose outputs are not known yet
 	queue     []*unit  // of a chain without calls: what waits for the partition's task
 	busy      bool     // of a chain without calls: the partition's task runs
+	gap       bool     // of a chain without calls: an event ended the stream, and nothing behind it may overtake it
 	barrier   *unit    // a tombstone that everything behind it waits for
 	door      []*unit  // what was read behind the barrier
 	paused    bool
