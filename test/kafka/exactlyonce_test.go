@@ -4,6 +4,7 @@ package kafka_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,7 +43,33 @@ func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
 	u.checkSettled(nothing)
 }
 
-// The same through a repartition topic, which both hops reach in transactions. Now and then a worker stands still in the
+// A worker is killed and another takes its place at once: until the session of the killed one has ended, the group waits for
+// it, and the library commits nothing. A transaction that is open meanwhile would outlive its timeout, and its worker be fenced off.
+func TestARebalanceThatOutlastsATransactionEndsNoWorker(t *testing.T) {
+	u := newSuite(t, shared.one(t), setup{set: []string{`source.kafka.options["session.timeout.ms"]=10000`}})
+	u.begin()
+	short := func(instance string) []string {
+		return append(once(instance), `sink.kafka.options["transaction.timeout.ms"]=5000`)
+	}
+	stays, goes := u.start(short("a")...), u.start(short("b")...)
+	u.working(stays)
+	u.working(goes)
+	u.rounds++
+	u.crash(goes)
+	u.working(u.start(short("c")...))
+	u.progress(100)
+	u.settle()
+	u.checkSettled(nothing)
+	log := stays.Log()
+	if strings.Contains(log, "was taken over") {
+		t.Errorf("the worker that stayed was fenced off:\n%s", log)
+	}
+	if !strings.Contains(log, "as in a long rebalance") {
+		t.Errorf("no transaction of the worker that stayed waited for the rebalance:\n%s", log)
+	}
+}
+
+// Kills through a repartition topic, which both hops reach in transactions. Now and then a worker stands still in the
 // middle of one until the group has given it up, and comes back.
 func TestExactlyOnceHoldsOverARepartitionTopic(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{file: repartitionFile})
