@@ -60,8 +60,34 @@ func (d *decoder) quicken(cfg *config) {
 	}
 }
 
-// quickEnough is how long an event may take in a transaction where nothing else is said.
-func (c *config) quickEnough() time.Duration { return min(quickEnough, c.transactionTimeout()/2) }
+// quickEnough is how long an event may take in one function, in a transaction, where nothing else is said: all functions
+// together have a third of the transaction's time, so that what hangs fails before the transaction is aborted at half.
+func (c *config) quickEnough() time.Duration {
+	calls := time.Duration(0)
+	for i := range c.Process {
+		if c.Process[i].calls() {
+			calls++
+		}
+	}
+	return min(quickEnough, (c.transactionTimeout() / 3 / max(calls, 1)).Truncate(10*time.Millisecond))
+}
+
+// calls reports whether the function of it may wait for something.
+func (it *item) calls() bool {
+	_, http := it.options.(*asynchttp.Options)
+	return it.found && (http || !builtin(it.spec.Name()))
+}
+
+// mayTake is how long one event may take in the function of it, in a transaction.
+func (c *config) mayTake(it *item) time.Duration {
+	if o, ok := it.options.(*asynchttp.Options); ok {
+		return o.TotalTimeout.Duration()
+	}
+	if it.Timeout == 0 && it.calls() {
+		return c.quickEnough()
+	}
+	return it.Timeout.Duration()
+}
 
 // delivery finds what exactly_once cannot hold.
 func (c *checker) delivery(a *assembly) {
@@ -143,20 +169,29 @@ func (c *checker) times() {
 	cfg, whole := c.cfg, c.cfg.transactionTimeout()
 	half := whole / 2
 	const cure = "a transaction that is not finished at half of transaction.timeout.ms is aborted: lower it, or raise transaction.timeout.ms under sink.kafka.options"
+	sum, fault := time.Duration(0), false
 	for i := range cfg.Process {
 		it := &cfg.Process[i]
 		if !it.found || c.fault(it.path) {
+			fault = true
 			continue
 		}
-		o, ok := it.options.(*asynchttp.Options)
+		before := len(c.problems)
+		_, ok := it.options.(*asynchttp.Options)
+		took := cfg.mayTake(it)
 		switch total := join(it.place(), "total_timeout"); {
-		case ok && c.values[total] != nil && o.TotalTimeout.Duration() == 0:
+		case ok && c.values[total] != nil && took == 0:
 			c.problem(total, "0, no bound, does not fit into a transaction: %s", cure)
-		case ok && c.values[total] != nil && o.TotalTimeout.Duration() > half:
-			c.problem(total, "%v is longer than %v: %s", o.TotalTimeout, half, cure)
-		case it.Timeout.Duration() > half:
-			c.problem(join(it.path, "timeout"), "%v is longer than %v: %s", it.Timeout, half, cure)
+		case ok && c.values[total] != nil && took >= half:
+			c.problem(total, "%v is not shorter than %v: %s", took, half, cure)
+		case it.Timeout.Duration() >= half:
+			c.problem(join(it.path, "timeout"), "%v is not shorter than %v: %s", it.Timeout, half, cure)
 		}
+		sum, fault = sum+took, fault || len(c.problems) > before
+	}
+	if !fault && sum >= half {
+		c.problem("process", "an event may take %v in all functions together, which is not shorter than %v: a transaction that is not finished at half of transaction.timeout.ms is aborted: "+
+			"shorten total_timeout and timeout of the functions, or raise transaction.timeout.ms under sink.kafka.options", sum, half)
 	}
 	if w := cfg.Window; w != nil && w.Timeout.Duration() > half && !c.fault("window") {
 		c.problem("window.timeout", "%v is longer than %v: %s", w.Timeout, half, cure)

@@ -69,6 +69,17 @@ func TestWithExactlyOnceCallsAreShort(t *testing.T) {
 	if got := pipeline.TotalTimeout(p, 0); got != 20*time.Second {
 		t.Errorf("total_timeout is %v where it is left out, want 20s", got)
 	}
+	for _, c := range []struct {
+		ms, calls int
+		want      time.Duration
+	}{{10000, 1, 3330 * time.Millisecond}, {60000, 2, 10 * time.Second}, {120000, 2, 20 * time.Second}, {600000, 3, 20 * time.Second}} {
+		file := strings.Replace(text, "kafka: {topic: out}", fmt.Sprintf("kafka: {topic: out, options: {transaction.timeout.ms: %d}}", c.ms), 1)
+		file = strings.Replace(file, "process:\n", "process:\n"+strings.Repeat("  - http: {url: 'http://127.0.0.1:1/', into: .b}\n", c.calls-1), 1)
+		if got := pipeline.TotalTimeout(mustLoad(t, file), 0); got != c.want {
+			t.Errorf("total_timeout is %v with %d calls in a transaction of %dms, want %v: together a third of it, so that a call that hangs fails before the transaction is aborted at half",
+				got, c.calls, c.ms, c.want)
+		}
+	}
 	p = mustLoad(t, strings.Replace(text, "delivery: exactly_once\n", "", 1))
 	if got := pipeline.TotalTimeout(p, 0); got != time.Minute {
 		t.Errorf("total_timeout is %v at least once, want 60s", got)
