@@ -13,6 +13,9 @@ import (
 func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
 	<-s.opened
 	s.letGoUntold()
+	if s.beyondThrough(added) {
+		s.lookSoon()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true

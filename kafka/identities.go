@@ -110,6 +110,7 @@ func (s *Source) recognize(found kadm.TopicDetails) {
 		s.stalls.count(streammanager.StallTopic)
 		s.forget(r.topic)
 	}
+	s.grown(found)
 }
 
 // forget takes what is held of a topic from the stream and has the library forget the topic, which the group

@@ -42,6 +42,7 @@ var errMade = errors.New("the repartition topic was made a moment ago")
 type through struct {
 	mu        sync.Mutex // guards what follows
 	ready     bool       // the topic is there, as it must be
+	parts     int        // that it had then
 	committed map[streammanager.TopicPartition]int64
 	before    map[streammanager.TopicPartition]int64 // committed, at the last look
 	deleted   map[streammanager.TopicPartition]int64
@@ -126,7 +127,36 @@ func (s *Source) prepareThrough(ctx context.Context) error {
 			"(partitions that are added would part the events of a key that are on their way)", r.Topic, n, r.Partitions, n))
 		return nil
 	}
+	s.through.mu.Lock()
+	s.through.parts = len(td.Partitions)
+	s.through.mu.Unlock()
 	return s.checkThrough(ctx)
+}
+
+// grown ends the pipeline where the repartition topic has more partitions than it had when this worker began.
+func (s *Source) grown(found kadm.TopicDetails) {
+	if s.cfg.Repartition == nil {
+		return
+	}
+	td := found[s.cfg.Repartition.Topic]
+	s.through.mu.Lock()
+	before, now := s.through.parts, len(td.Partitions)
+	grown := s.through.ready && td.Err == nil && now > before
+	s.through.mu.Unlock()
+	if grown {
+		s.refuse(fmt.Errorf("the repartition topic %q was given more partitions while it was used, %d in place of %d: events of a key that are on their way there would be worked on beside later ones; "+
+			"stop all workers and start them again, and the next time let the group finish all of the topic, and stop all workers, before partitions are added", td.Topic, now, before))
+	}
+}
+
+// beyondThrough reports whether the group has given partitions of the repartition topic that it did not have.
+func (s *Source) beyondThrough(added map[string][]int32) bool {
+	if s.cfg.Repartition == nil {
+		return false
+	}
+	s.through.mu.Lock()
+	defer s.through.mu.Unlock()
+	return s.through.ready && slices.ContainsFunc(added[s.cfg.Repartition.Topic], func(p int32) bool { return int(p) >= s.through.parts })
 }
 
 // roomInThrough is how large records of the repartition topic may be: twice the largest of the input, since a key may be
