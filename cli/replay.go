@@ -155,14 +155,28 @@ func (a *app) runReplay(ctx context.Context, p *pipeline.Pipeline, r *pipeline.R
 		rep.end(began, "It failed. Run the same command again: it goes on behind what is finished.")
 	case !r.Over() || s.Unfinished > 0:
 		rep.end(began, "Stopped before the end. Run the same command again: it goes on behind what is finished.")
-	case t.Looked == 0 && r.Bare():
-		rep.end(began, "Nothing was there to replay: the topic holds no error events up to where this run ends.")
 	case t.Looked == 0:
-		rep.end(began, "Nothing was left to replay: all of the topic was looked at by runs with this filter before. --from-start begins anew.")
+		rep.end(began, nothingLookedAt(r))
 	default:
 		rep.end(began, "All is read up to where the topic ended at the start. What failed again, or came meanwhile, is for the next run.")
 	}
 	return err
+}
+
+// nothingLookedAt says why a replay that came to its end has looked at nothing.
+func nothingLookedAt(r interface {
+	Bare() bool
+	Further() bool
+	Group() string
+},
+) string {
+	switch {
+	case r.Bare():
+		return "Nothing was there to replay: the topic holds no error events up to where this run ends."
+	case r.Further():
+		return "Nothing was left to replay here: other processes of group " + r.Group() + " have looked at all of the topic meanwhile."
+	}
+	return "Nothing was left to replay: all of the topic was looked at by runs with this filter before. --from-start begins anew."
 }
 
 // watchReplay runs the replay to its end and shows how far it has come.

@@ -139,6 +139,7 @@ func (s *Source) count(topic string, found map[int32]beginning) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts[topic] = len(found)
+	s.noteCame(topic, found)
 	s.bare[topic] = true
 	for _, b := range found {
 		if b.meta.span.from < b.meta.span.until {

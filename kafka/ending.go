@@ -163,6 +163,9 @@ func (s *Source) groupIsDone(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		s.mu.Lock()
+		s.noteCame(topic, found.parts)
+		s.mu.Unlock()
 		switch {
 		case !s.begins(found.parts):
 			return false, nil

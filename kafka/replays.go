@@ -76,6 +76,29 @@ func (s *Source) Bare() bool {
 	return !slices.ContainsFunc(s.cfg.Topics, func(topic string) bool { return !s.bare[topic] })
 }
 
+// Further reports whether the group has come further in a bounded read since this worker first looked. Where this worker has
+// read nothing, others of the group have.
+func (s *Source) Further() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.further
+}
+
+// noteCame notes how far the group has come in a topic. The caller holds mu.
+func (s *Source) noteCame(topic string, parts map[int32]beginning) {
+	n := int64(0)
+	if s.begins(parts) {
+		for _, b := range parts {
+			n += max(b.Offset-b.meta.span.from, 0)
+		}
+	}
+	if before, ok := s.came[topic]; !ok {
+		s.came[topic] = n
+	} else if n > before {
+		s.further = true
+	}
+}
+
 // Forget deletes what the group has committed of the source's topics. It takes the place of Open, and fails while
 // the group has members.
 func (s *Source) Forget(ctx context.Context) error {

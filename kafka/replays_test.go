@@ -78,6 +78,38 @@ func TestATopicThatHoldsNothingIsToldFromOneThatWasReadBefore(t *testing.T) {
 	}
 }
 
+func TestAWorkerWithNothingToReadKnowsWhetherOthersHaveReadMeanwhile(t *testing.T) {
+	bubble(t, func(t *testing.T, c *kfake.Cluster, dial dialer) {
+		cl := writer(t, c, dial)
+		defer cl.Close()
+		for _, tt := range []struct {
+			name    string
+			write   int
+			read    string
+			further bool
+		}{{"what is there", 3, "0 1 2", true}, {"nothing more", 0, "", false}, {"what has come since", 2, "0 1", true}} {
+			write(t, cl, "in", 0, 0, tt.write)
+			worker := func() *record {
+				return open(t, c, anew(new(kafka.Anew)), func(cfg *kafka.SourceConfig) { cfg.Dialer = dial })
+			}
+			busy := worker()
+			busy.untilHeld(t, 1)
+			idle := worker()
+			ended := make(chan string, 1)
+			go func() { ended <- toTheEnd(t, idle) }()
+			wait(5 * time.Second)
+			if got := toTheEnd(t, busy); got != tt.read {
+				t.Errorf("%s: read %q, want %q", tt.name, got, tt.read)
+			}
+			busy.src.Close(context.Background())
+			if got := <-ended; got != "" || idle.src.Further() != tt.further {
+				t.Errorf("%s: the worker with nothing to read has read %q, and others have read meanwhile: %v, want %v", tt.name, got, idle.src.Further(), tt.further)
+			}
+			idle.src.Close(context.Background())
+		}
+	})
+}
+
 func TestAReadThatWasInterruptedKeepsItsEndAlsoAnew(t *testing.T) {
 	c, cl, _ := fake(t, 1)
 	write(t, cl, "in", 0, 0, 4)

@@ -89,6 +89,8 @@ type Source struct {
 	unmet   bool               // a partition that flows again has come to where nothing is, which Poll has to tell
 	parts   map[string]int     // of topics, how many partitions a bounded read has
 	bare    map[string]bool    // topics in which nothing lies between start and until of a bounded read
+	came    map[string]int64   // how far the group had come in topics of a bounded read when this worker first looked
+	further bool               // it has come further since
 
 	stalls
 	ids     identities
@@ -148,6 +150,7 @@ func NewSource(cfg SourceConfig, logger *slog.Logger) (*Source, error) {
 		resting: map[streammanager.TopicPartition]time.Time{},
 		parts:   map[string]int{},
 		bare:    map[string]bool{},
+		came:    map[string]int64{},
 	}
 	s.room.Store(maxMetadata)
 	if err := s.check(); err != nil {

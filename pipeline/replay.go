@@ -182,6 +182,7 @@ type ending interface {
 	Left() int64
 	Over() bool
 	Bare() bool
+	Further() bool
 }
 
 // replayed notes the source of a replay.
@@ -215,6 +216,12 @@ func (r *Replay) Over() bool {
 func (r *Replay) Bare() bool {
 	s := r.reads()
 	return s != nil && s.Bare()
+}
+
+// Further reports whether the group has come further since this process began: where it has looked at nothing, others have.
+func (r *Replay) Further() bool {
+	s := r.reads()
+	return s != nil && s.Further()
 }
 
 func (r *Replay) reads() ending {

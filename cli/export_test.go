@@ -1,0 +1,4 @@
+package cli
+
+// NothingLookedAt is what the summary of a replay says that has looked at nothing.
+var NothingLookedAt = nothingLookedAt
