@@ -208,6 +208,7 @@ func (g *guard) place(d *kadm.DescribedGroup) {
 	member, _ := g.s.cl.GroupMetadata()
 	held, settling := g.s.holds()
 	if member == "" || settling {
+		g.keep(streammanager.StallMember)
 		return
 	}
 	at := slices.IndexFunc(d.Members, func(m kadm.DescribedGroupMember) bool { return m.MemberID == member })
@@ -218,8 +219,10 @@ func (g *guard) place(d *kadm.DescribedGroup) {
 		err = fmt.Errorf("group %q does not know this worker any more, which holds %d partitions", g.s.cfg.Group, len(held))
 	case at < 0:
 		err = fmt.Errorf("group %q does not know this worker, which believes to be its member", g.s.cfg.Group)
-	case d.State == "Stable":
-		if tp, left := firstNotIn(held, assignedTo(&d.Members[at])); left {
+	case d.State != "Stable":
+		g.keep(streammanager.StallMember)
+	default:
+		if tp, left := g.notBegun(held, assignedTo(&d.Members[at])); left {
 			who.tp = tp
 			err = fmt.Errorf("topic %q partition %d is assigned to this worker by group %q, and was not begun", tp.Topic, tp.Partition, g.s.cfg.Group)
 		}
@@ -234,13 +237,25 @@ func (g *guard) place(d *kadm.DescribedGroup) {
 	g.act(who, sus, err, func() { g.rejoin(who) }, func() { g.rejoin(who) }, g.giveUp(err))
 }
 
-// firstNotIn returns the first of assigned that is not held: the same in each look, or it would never be seen twice.
-func firstNotIn(held, assigned map[streammanager.TopicPartition]bool) (first streammanager.TopicPartition, found bool) {
-	for tp := range assigned {
-		if held[tp] {
-			continue
+// keep leaves suspicions as they are, in a look that tells nothing of them.
+func (g *guard) keep(what streammanager.Stall) {
+	for who, sus := range g.suspected {
+		if who.what == what {
+			sus.seen = true
 		}
-		if !found || tp.Topic < first.Topic || tp.Topic == first.Topic && tp.Partition < first.Partition {
+	}
+}
+
+// notBegun returns one of assigned that is not held: the one that is suspected already, or the first. Another in each look
+// would never be seen twice.
+func (g *guard) notBegun(held, assigned map[streammanager.TopicPartition]bool) (first streammanager.TopicPartition, found bool) {
+	for tp := range assigned {
+		switch {
+		case held[tp]:
+			continue
+		case g.suspected[suspect{streammanager.StallMember, tp}] != nil:
+			return tp, true
+		case !found || tp.Topic < first.Topic || tp.Topic == first.Topic && tp.Partition < first.Partition:
 			first, found = tp, true
 		}
 	}

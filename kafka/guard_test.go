@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,15 +223,23 @@ func TestPartitionsThatAreAssignedAndNotBegunFailThePollWhereNoStepHelps(t *test
 	r := open(t, c)
 	r.untilHeld(t, 2)
 	p := keepPolling(t, r)
+	var looks atomic.Int64
 	c.ControlKey(int16(kmsg.DescribeGroups), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		given := kmsg.NewConsumerMemberAssignment()
 		given.Topics = []kmsg.ConsumerMemberAssignmentTopic{{Topic: "in", Partitions: []int32{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}}}
+		state := "Stable"
+		switch n := looks.Add(1); {
+		case n%3 == 0: // another partition is on its way
+			given.Topics = append(given.Topics, kmsg.ConsumerMemberAssignmentTopic{Topic: "early", Partitions: []int32{0}})
+		case n%5 == 0:
+			state = "PreparingRebalance"
+		}
 		member := kmsg.NewDescribeGroupsResponseGroupMember()
 		member.MemberID, _ = r.src.Client().GroupMetadata()
 		member.MemberAssignment = given.AppendTo(nil)
 		g := kmsg.NewDescribeGroupsResponseGroup()
-		g.Group, g.State, g.ProtocolType = "g", "Stable", "consumer"
+		g.Group, g.State, g.ProtocolType = "g", state, "consumer"
 		g.Members = append(g.Members, member)
 		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
 		resp.Groups = append(resp.Groups, g)
