@@ -71,7 +71,6 @@ func TestPartitionsThatAreAddedToTheRepartitionTopicWhileItIsUsedEndThePipeline(
 		for _, r := range workers {
 			r.until(t, "it has a partition of the topic", func(_ string, held map[tp]int64) bool { return heldOf(held, between) == 1 })
 		}
-		wait(time.Minute)
 		var ended []<-chan error
 		for _, r := range workers {
 			ended = append(ended, r.untilItFails(t.Context()))

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ var errMade = errors.New("the repartition topic was made a moment ago")
 type through struct {
 	mu        sync.Mutex // guards what follows
 	ready     bool       // the topic is there, as it must be
-	parts     int        // that it had then
+	parts     int        // that it had at first
 	committed map[streammanager.TopicPartition]int64
 	before    map[streammanager.TopicPartition]int64 // committed, at the last look
 	deleted   map[streammanager.TopicPartition]int64
@@ -127,10 +128,15 @@ func (s *Source) prepareThrough(ctx context.Context) error {
 			"(partitions that are added would part the events of a key that are on their way)", r.Topic, n, r.Partitions, n))
 		return nil
 	}
-	s.through.mu.Lock()
-	s.through.parts = len(td.Partitions)
-	s.through.mu.Unlock()
+	s.through.begins(len(td.Partitions))
 	return s.checkThrough(ctx)
+}
+
+// begins notes how many partitions the topic has, where that is not known yet.
+func (t *through) begins(parts int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.parts = cmp.Or(t.parts, parts)
 }
 
 // grown ends the pipeline where the repartition topic has more partitions than it had when this worker began.
@@ -209,6 +215,7 @@ func (s *Source) makeThrough(ctx context.Context) error {
 		return fmt.Errorf("making the repartition topic %q: make it yourself, with %d partitions, cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and "+
 			"max.message.bytes=%s: %w", r.Topic, r.Partitions, room, err)
 	default:
+		s.through.begins(int(r.Partitions))
 		s.t.log.Info("kafka: repartition topic made", "topic", r.Topic, "partitions", r.Partitions, "max.message.bytes", room)
 	}
 	s.cl.ForceMetadataRefresh()
