@@ -2,6 +2,7 @@ package streammanager_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -243,5 +244,29 @@ func TestAStopWhileTheStreamGoesBackEndsWithoutCommitting(t *testing.T) {
 		equal(t, "outputs", h.sink.values(), nil)
 		equal(t, "errors", h.errs.values(), nil)
 		h.offsets(t, 0)
+	})
+}
+
+// reluctant is a source that leaves only once its time is over.
+type reluctant struct{ *memSource }
+
+func (r reluctant) Close(ctx context.Context) { <-ctx.Done() }
+
+func TestAStopHastensAStreamThatEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newMemSource(false)
+		h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 2 * time.Second}, func(b *streammanager.Builder) {
+			b.From(reluctant{src}).Process(try(func(context.Context, *event.Event) ([]*event.Event, error) { return nil, event.Fatal(errTest) }))
+		})
+		src.add(0, "k", "v")
+		stop := h.start(t)
+		time.Sleep(time.Second) // it is leaving the source
+		from := time.Now()
+		if err := stop(); !errors.Is(err, errTest) {
+			t.Errorf("it ended with %v, want what it failed of", err)
+		}
+		if took := time.Since(from); took > 2*time.Second {
+			t.Errorf("the stop took %v, which may take 2s", took)
+		}
 	})
 }

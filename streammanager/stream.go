@@ -114,11 +114,25 @@ func (s *Stream) Run(ctx context.Context) error {
 	cancelEmit()
 	last, cancel := context.WithDeadline(hard, end)
 	defer cancel()
+	defer s.hasten(ctx, last, cancel)()
 	err = errors.Join(err, s.close(last, l))
 	cancelHard()
 	s.await(&running, l.patience(), "an expression of the reader or a sink that does not return was left behind")
 	s.await(&s.tasks, l.patience(), "calls that do not return were left behind")
 	return err
+}
+
+// hasten has the closing of a stream that ended by itself keep to the time of a stop that comes meanwhile.
+func (s *Stream) hasten(ctx, last context.Context, cut context.CancelFunc) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		wait := time.NewTimer(max(s.cfg.ShutdownTimeout, lastAtLeast))
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+			cut()
+		case <-last.Done():
+		}
+	})
 }
 
 // lastTimeout bounds the last commit, and as long again leaving the source and the last flush, where a stop

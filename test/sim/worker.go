@@ -145,7 +145,7 @@ func (w *world) afterwards(k *worker) {
 		return
 	}
 	switch why {
-	case culprit, fencedOff, stalled:
+	case culprit, fencedOff, stalled, emptied:
 		time.Sleep(time.Second)
 		w.launch()
 	case offsetGone:
@@ -163,6 +163,7 @@ const (
 	fencedTwin reason = "stream stopped for its twin"
 	fencedOff  reason = "stream stopped since its transaction was fenced off"
 	stalled    reason = "stream started again since it stood still"
+	emptied    reason = "stream started again since the fake broker took a log of which all was deleted for one that was cut"
 )
 
 // mayFail tells why a worker had to end with an error.
@@ -183,6 +184,8 @@ func (w *world) mayFail(k *worker) reason {
 		return fencedOff
 	case errors.As(k.err, &failed) && failed.Reason == streammanager.ReasonStalled && len(p.faults) > 0:
 		return stalled
+	case p.through > 0 && p.has(moveLeaders) && strings.Contains(k.err.Error(), "the cluster lost the records of partition"):
+		return emptied // it answers that a former leader's log ended at 0, where Kafka's brokers say where it begins
 	case len(k.b.culprits) > 0:
 		return culprit
 	}
