@@ -53,6 +53,7 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 		}
 	}
 	s.wakeBounded()
+	s.lookSoon() // so that it is known how far behind the partitions are
 	return at, nil
 }
 
@@ -69,7 +70,7 @@ func (s *Source) hold(starts map[streammanager.TopicPartition]beginning) error {
 		if s.held[tp] != nil {
 			before = append(before, tp)
 		}
-		h := &holding{start: start, next: start.Offset, seen: start.Offset, until: s.endOf(start)}
+		h := &holding{start: start, next: start.Offset, seen: start.Offset, until: s.endOf(start), end: -1}
 		h.ended = h.next >= h.until
 		s.held[tp] = h
 		s.flow(tp) // the one before may have come to its end

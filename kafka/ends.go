@@ -83,6 +83,34 @@ func (s *Source) endsOf(ctx context.Context, topics kadm.TopicDetails, tps []str
 	return ends
 }
 
+// Ends implements streammanager.Ender.
+func (s *Source) Ends() map[streammanager.TopicPartition]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ends := make(map[streammanager.TopicPartition]int64, len(s.held))
+	for tp, h := range s.held {
+		if h.end >= 0 {
+			ends[tp] = h.end
+		}
+	}
+	return ends
+}
+
+// hearOfEnds asks where all that is held ends: polls tell of what they deliver alone.
+func (s *Source) hearOfEnds(ctx context.Context, topics kadm.TopicDetails) {
+	s.mu.Lock()
+	held := maps.Clone(s.held)
+	s.mu.Unlock()
+	ends := s.endsOf(ctx, topics, slices.Collect(maps.Keys(held)), s.isolation())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for tp, end := range ends {
+		if h := s.held[tp]; h != nil && h == held[tp] {
+			h.end = min(end, h.until)
+		}
+	}
+}
+
 // short looks whether a bounded read waits for what may never come: it has read all that it can see of a partition, and
 // its end lies further on.
 func (g *guard) short(ctx context.Context, topics kadm.TopicDetails, waiting map[streammanager.TopicPartition]int64) {

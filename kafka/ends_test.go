@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -281,4 +282,19 @@ func TestAnEndBehindRecordsThatCompactionTookIsCommitted(t *testing.T) {
 	if got := committed(t, adm)[0]; got != 2 {
 		t.Errorf("committed %d, want the end at 2", got)
 	}
+}
+
+func TestTheEndsOfAllThatIsHeldAreKnownThoughNobodyReads(t *testing.T) {
+	c, cl, _ := fake(t, 2)
+	write(t, cl, "in", 0, 0, 5)
+	write(t, cl, "in", 1, 0, 60)
+	r := open(t, c, func(cfg *kafka.SourceConfig) { cfg.Start = "latest" })
+	r.untilHeld(t, 2)
+	until := func(want map[tp]int64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the ends are %v", want), func() bool { return maps.Equal(r.src.Ends(), want) })
+	}
+	until(map[tp]int64{{Topic: "in", Partition: 0}: 5, {Topic: "in", Partition: 1}: 60})
+	write(t, cl, "in", 0, 5, 2)
+	until(map[tp]int64{{Topic: "in", Partition: 0}: 7, {Topic: "in", Partition: 1}: 60})
 }

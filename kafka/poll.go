@@ -119,6 +119,7 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 				ends[tp] = min(f.HighWatermark, f.LastStableOffset)
 			}
 			ends[tp] = min(ends[tp], h.until)
+			h.end = ends[tp]
 		}
 		for _, r := range f.Records {
 			if r.Offset >= h.until {

@@ -121,6 +121,7 @@ type holding struct {
 	ended   bool      // next is there
 	leaving bool      // it is being revoked
 	gap     gap       // what was passed over last, being out of range
+	end     int64     // of the log as it was last heard of, -1 unknown
 }
 
 var (
@@ -133,6 +134,7 @@ var (
 	_ streammanager.Buffered  = (*Source)(nil)
 	_ streammanager.Staller   = (*Source)(nil)
 	_ streammanager.Skipper   = (*Source)(nil)
+	_ streammanager.Ender     = (*Source)(nil)
 )
 
 // NewSource checks cfg and opens nothing. A nil logger says nothing.

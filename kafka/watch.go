@@ -23,6 +23,7 @@ func (s *Source) watch(ctx context.Context) {
 			every = min(every, lookAgain)
 		}
 		if s.topics != nil { // that one topic is missing says nothing of the others
+			s.hearOfEnds(ctx, s.topics)
 			g.look(ctx, s.topics)
 		}
 		if !s.untilLook(ctx, every) {

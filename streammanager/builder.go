@@ -218,6 +218,7 @@ func (s *Stream) findAbilities() {
 		s.committer = nil // positions are part of the transactions
 	}
 	s.skipper, _ = s.source.(Skipper)
+	s.ender, _ = s.source.(Ender)
 	s.preparer, _ = s.sink.(Preparer)
 	s.sinkChecker, _ = s.sink.(Checker)
 	s.errorPreparer, _ = s.errorSink.(Preparer)

@@ -148,6 +148,12 @@ type Skipper interface {
 	Skipped() int64
 }
 
+// Ender is the ability of a source to tell where the logs of its partitions end, as far as it knows: also of those of
+// which it has delivered nothing yet, or has not been asked for more for a while. The offset is that of the next record.
+type Ender interface {
+	Ends() map[TopicPartition]int64
+}
+
 // Single is the ability of a sink to write one record per request, so that of several records that fail
 // together the culprit can be told.
 type Single interface {

@@ -16,7 +16,7 @@ func (l *loop) read(got reading) {
 	l.takeTurns(got.turns)
 	for tp, end := range got.watch {
 		if p := l.s.assigned.current(tp); p != nil {
-			p.seen = end
+			p.seen, p.end = end, end
 		}
 	}
 	for i := range got.items {

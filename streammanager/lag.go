@@ -14,9 +14,10 @@ const stalledAfter = 5 * time.Minute
 func (l *loop) observeLag() {
 	oldest := 0.0
 	var stall error
+	l.hearOfEnds()
 	for p := range l.parts {
-		if p.seen >= 0 {
-			l.s.metrics.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition)).Set(float64(max(0, p.seen-p.tracker.position())))
+		if p.end >= 0 {
+			l.s.metrics.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition)).Set(float64(max(0, p.end-l.safe(p))))
 		}
 		if ms, ok := p.tracker.oldest(); ok {
 			oldest = max(oldest, l.now.Sub(time.UnixMilli(ms)).Seconds())
@@ -33,6 +34,26 @@ func (l *loop) observeLag() {
 	}
 	l.countStalls()
 	l.s.setStall(cmp.Or(l.watch(), stall))
+}
+
+// hearOfEnds asks the source where logs end: polls tell of what they deliver alone.
+func (l *loop) hearOfEnds() {
+	if l.s.ender == nil {
+		return
+	}
+	for tp, end := range l.s.ender.Ends() {
+		if p := l.s.assigned.current(tp); p != nil {
+			p.end = end
+		}
+	}
+}
+
+// safe is the offset that a restart goes on from: of a transaction that is not committed nothing counts.
+func (l *loop) safe(p *partition) int64 {
+	if l.s.committer == nil && l.tx == nil { // nothing is kept
+		return p.tracker.position()
+	}
+	return p.committed
 }
 
 // stall tells whether p has records left and has not moved for too long.

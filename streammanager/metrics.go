@@ -64,7 +64,7 @@ func newMetrics(reg prometheus.Registerer, pipeline string, functions []string) 
 		busy:          gauge("enricher_workers_busy", "Calls in progress."),
 		paused:        counter("enricher_paused_seconds_total", "Time for which a limit stopped the polling."),
 		eventLatency:  histogram("enricher_event_latency_seconds", "Reading of an event to its acknowledgement.", Buckets),
-		lag:           prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enricher_source_lag", Help: "Records from the committed offset to the end; what is finished among them counts too."}, []string{"topic", "partition"}),
+		lag:           prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "enricher_source_lag", Help: "Records from the committed offset to the end, once it is known where that is; what is finished among them counts too."}, []string{"topic", "partition"}),
 		lagSec:        gauge("enricher_source_lag_seconds", "Age of the oldest unfinished record that was read."),
 		commits:       counterVec("enricher_commits_total", "Commits by outcome.", "outcome"),
 		transactions:  counterVec("enricher_transactions_total", "Transactions committed, or aborted for a reason.", "outcome"),
@@ -184,12 +184,11 @@ func (m *metrics) topic(name string) prometheus.Counter {
 	return c
 }
 
-// assigned lets the series of a partition begin at 0, also where nothing comes.
+// assigned lets the series of a partition begin at 0, also where nothing comes. Its lag has one once it is known.
 func (m *metrics) assigned(p *partition) {
 	if p.hop != secondHop {
 		m.topic(p.tp.Topic)
 	}
-	m.lag.WithLabelValues(p.tp.Topic, itoa(p.tp.Partition))
 }
 
 func (m *metrics) written(records int) {

@@ -46,7 +46,8 @@ type partition struct {
 	paused    bool
 	turning   bool // waits between events and tombstones, of an input partition before a repartition topic
 	revoking  bool
-	seen      int64     // end of the log when it last answered, -1 unknown
+	seen      int64     // end of the log when it last answered a poll, -1 unknown
+	end       int64     // end of the log as it was last heard of, -1 unknown
 	at        int64     // the tracker's position when it was last looked at
 	moved     time.Time // when that had changed, or nothing was left to do
 	stalled   bool
@@ -82,7 +83,7 @@ func (a *assignment) add(tp TopicPartition, start Position) *partition {
 	a.ids++
 	p := &partition{
 		tp: tp, hop: a.through.hop(tp), epoch: a.epochs, id: a.ids, next: start.Offset, before: start.Finished,
-		base: start, committed: start.Offset, seen: -1, tracker: newTracker(start),
+		base: start, committed: start.Offset, seen: -1, end: -1, tracker: newTracker(start),
 	}
 	p.live.Store(true)
 	return p

@@ -36,6 +36,7 @@ type Stream struct {
 	rewinder      Rewinder
 	pauser        Pauser
 	skipper       Skipper
+	ender         Ender
 	preparer      Preparer
 	sinkChecker   Checker
 	errorPreparer Preparer

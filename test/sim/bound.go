@@ -17,6 +17,7 @@ type transactional interface {
 	streammanager.Health
 	streammanager.Buffered
 	streammanager.Skipper
+	streammanager.Ender
 	streammanager.Staller
 }
 
