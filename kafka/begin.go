@@ -108,7 +108,11 @@ func (s *Source) begin(ctx context.Context, topic string, parts map[int32]int64,
 	defer s.settling.Add(-1)
 	about, since, wait := trouble{kind: troubleStart, about: topic}, time.Now(), 100*time.Millisecond
 	for {
-		found, err := s.settle(ctx, topic)
+		var found map[int32]beginning
+		err := s.checkOwner(ctx)
+		if err == nil {
+			found, err = s.settle(ctx, topic)
+		}
 		if err == nil && found != nil {
 			if err = take(topic, parts, found, starts); err == nil {
 				s.t.healed(about)

@@ -86,6 +86,9 @@ func (s *Source) Poll(ctx context.Context, limit int) (streammanager.Polled, err
 		cancel()
 		s.take(fetched, got.HighWatermarks)
 		p.failed = s.errors(ctx, fetched)
+		if err := s.refusal(); err != nil { // nothing of what was polled is to be worked on
+			return streammanager.Polled{}, err
+		}
 		if len(p.records) > 0 {
 			got.Records = p.records
 			return got, nil
@@ -113,6 +116,7 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 		if h == nil {
 			return
 		}
+		through := s.isThrough(tp.Topic)
 		if f.Err == nil && f.HighWatermark >= 0 {
 			ends[tp] = f.HighWatermark
 			if stable && f.LastStableOffset >= 0 {
@@ -125,6 +129,9 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 			if r.Offset >= h.until {
 				h.next = h.until
 				break
+			}
+			if through && !s.claim(r) {
+				return
 			}
 			p.records = append(p.records, p.record(r))
 			h.next, h.seen = r.Offset+1, r.Offset+1

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -41,6 +42,8 @@ var errMade = errors.New("the repartition topic was made a moment ago")
 
 // through keeps the repartition topic.
 type through struct {
+	mine atomic.Bool // the topic is known to be of no other group
+
 	mu        sync.Mutex // guards what follows
 	ready     bool       // the topic is there, as it must be
 	parts     int        // that it had at first
@@ -99,7 +102,7 @@ func (s *Source) keepThrough(ctx context.Context) {
 	s.through.mu.Lock()
 	s.through.ready = true
 	s.through.mu.Unlock()
-	for pause(ctx, cleanEvery) {
+	for pause(ctx, cleanEvery) && s.refusal() == nil {
 		s.clean(ctx)
 	}
 }

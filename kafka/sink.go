@@ -26,6 +26,7 @@ type SinkConfig struct {
 	Now         bool                               // stamps records with the time of writing instead of the event's
 	AnySize     bool                               // lets a record be as large as its topic takes, whatever max.request.size says
 	SourceMakes bool                               // the source makes the topic, and says what is wrong if it cannot
+	Group       string                             // of a repartition topic: the group whose records they are, which only its source takes
 
 	// WaitForTopics has a topic that TopicOf names and that does not exist waited for, as Topic is. Else the
 	// event is rejected after UnknownAfter.
@@ -202,7 +203,9 @@ func (s *Sink) Check(r *streammanager.Record) error {
 	if err := s.made.check(topic); err != nil {
 		return err
 	}
-	size, most := recordSize(r), s.limits.of(topic)
+	whole := *r
+	whole.Headers = s.headers(r)
+	size, most := recordSize(&whole), s.limits.of(topic)
 	if size > most {
 		return event.Rejectf(event.TooLarge, "the record takes %d bytes, topic %q takes at most %d: raise max.message.bytes of the topic (and option max.request.size), or write less",
 			size, topic, most)
@@ -220,9 +223,9 @@ func (s *Sink) topic(r *streammanager.Record) string {
 // Produce implements streammanager.Sink.
 func (s *Sink) Produce(ctx context.Context, r *streammanager.Record, done func(error)) {
 	rec := &kgo.Record{Topic: s.topic(r), Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
-	if len(r.Headers) > 0 {
-		rec.Headers = make([]kgo.RecordHeader, len(r.Headers))
-		for i, h := range r.Headers {
+	if headers := s.headers(r); len(headers) > 0 {
+		rec.Headers = make([]kgo.RecordHeader, len(headers))
+		for i, h := range headers {
 			rec.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 		}
 	}

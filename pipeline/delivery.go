@@ -35,11 +35,15 @@ func (c *config) transactionalID() string {
 	if c.TransactionalID != "" || c.Instance == "" {
 		return c.TransactionalID
 	}
-	group := c.Name
+	return c.group() + "-" + c.Instance
+}
+
+// group is the consumer group of the source.
+func (c *config) group() string {
 	if k := c.Source.Kafka; k != nil && k.Group != "" {
-		group = k.Group
+		return k.Group
 	}
-	return group + "-" + c.Instance
+	return c.Name
 }
 
 // quicken shortens the times of calls that are left out, so that they fit into a transaction.

@@ -16,7 +16,7 @@ func (a *assembly) repartitionSinkConfig() (kafka.SinkConfig, error) {
 	if err != nil {
 		return kafka.SinkConfig{}, err
 	}
-	return kafka.SinkConfig{Connection: conn, Topic: a.p.cfg.Repartition.Topic, AnySize: true, SourceMakes: true}, nil
+	return kafka.SinkConfig{Connection: conn, Topic: a.p.cfg.Repartition.Topic, AnySize: true, SourceMakes: true, Group: a.p.cfg.group()}, nil
 }
 
 func (a *assembly) repartitionSink() (streammanager.Sink, error) {

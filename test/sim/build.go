@@ -55,7 +55,7 @@ func (w *world) sinkConfigs(k *worker) []kafka.SinkConfig {
 		options["transaction.timeout.ms"], by = fmt.Sprint(transactionTimeout.Milliseconds()), k.net
 	}
 	at := w.connection(k, by, options)
-	return []kafka.SinkConfig{{Connection: at, Topic: outTopic}, {Connection: at, Topic: errTopic, WaitForTopics: true}, {Connection: at, Topic: throughTopic, AnySize: true}}
+	return []kafka.SinkConfig{{Connection: at, Topic: outTopic}, {Connection: at, Topic: errTopic, WaitForTopics: true}, {Connection: at, Topic: throughTopic, AnySize: true, Group: group}}
 }
 
 // ends makes both ends of a stream, each by itself, or over one client.
