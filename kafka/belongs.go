@@ -37,6 +37,14 @@ func ownerOf(r *kgo.Record) string {
 	return string(r.Headers[0].Value)
 }
 
+// anotherGroup is what a read that is to begin once more takes.
+func (s *Source) anotherGroup() string {
+	if s.cfg.Repartition == nil {
+		return "another group"
+	}
+	return "another group and another repartition.topic"
+}
+
 // claim takes the group off r of the repartition topic, and reports whether r is of this group.
 func (s *Source) claim(r *kgo.Record) bool {
 	owner := ownerOf(r)

@@ -148,8 +148,8 @@ func (s *Source) inside(topic string, parts map[int32]beginning) error {
 			continue
 		}
 		if !s.cfg.Force {
-			return event.Fatal(fmt.Errorf("topic %q partition %d: group %q has committed offset %d, which lies outside of what is to be read, %d to %d (start %s, until %s): use another group, or write start: {at: %s, force: true} to leave that offset and begin at the start",
-				topic, p, s.cfg.Group, b.Offset, r.from, r.until, s.cfg.Start, s.cfg.Until, s.cfg.Start))
+			return event.Fatal(fmt.Errorf("topic %q partition %d: group %q has committed offset %d, which lies outside of what is to be read, %d to %d (start %s, until %s): use %s, or write start: {at: %s, force: true} to leave that offset and begin at the start",
+				topic, p, s.cfg.Group, b.Offset, r.from, r.until, s.cfg.Start, s.cfg.Until, s.anotherGroup(), s.cfg.Start))
 		}
 		s.t.log.Warn("kafka: a committed offset outside of what is to be read is left, as start.force says", "topic", topic, "partition", p, "offset", b.Offset, "begins", r.from, "until", r.until)
 		b = b.elsewhere(r.from)

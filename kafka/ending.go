@@ -131,7 +131,7 @@ func (s *Source) sayOver() {
 	case s.begun.Load():
 		s.t.log.Warn("kafka: nothing lies between start and until", "start", s.cfg.Start, "until", s.cfg.Until)
 	default:
-		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use another group, "+
+		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use "+s.anotherGroup()+", "+
 			"to go on, write until as a time, such as "+written(time.Now()),
 			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
 	}

@@ -33,6 +33,8 @@ const (
 	cleanEvery = 5 * time.Second
 	// cleanAtLeast is how many records of a partition are worth a request, unless nothing more came lately.
 	cleanAtLeast = 1000
+	// lastClean bounds the last deleting, which a stop waits for.
+	lastClean = 2 * time.Second
 	// settleAgain is the time between two looks whether the group has finished a topic.
 	settleAgain = 200 * time.Millisecond
 )
@@ -103,8 +105,18 @@ func (s *Source) keepThrough(ctx context.Context) {
 	s.through.ready = true
 	s.through.mu.Unlock()
 	for pause(ctx, cleanEvery) && s.refusal() == nil {
-		s.clean(ctx)
+		s.clean(ctx, false)
 	}
+}
+
+// cleanLast deletes what is finished when the source closes: nobody may come who would do it later, as after a bounded read.
+func (s *Source) cleanLast(ctx context.Context) {
+	if s.cfg.Repartition == nil || s.refusal() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastClean)
+	defer cancel()
+	s.clean(ctx, true)
 }
 
 // prepareThrough makes the topic where it does not exist, and looks whether it is as it must be.
@@ -271,18 +283,28 @@ func (s *Source) noteCommitted(positions map[streammanager.TopicPartition]stream
 	}
 }
 
-// deletable returns up to where the partitions that this worker holds can be deleted.
-func (s *Source) deletable() map[streammanager.TopicPartition]int64 {
+// deletable returns up to where the partitions that this worker holds can be deleted. At last that is all that is finished,
+// also what was so when it was begun.
+func (s *Source) deletable(last bool) map[streammanager.TopicPartition]int64 {
+	held := map[streammanager.TopicPartition]int64{}
 	s.mu.Lock()
-	held := slices.Collect(maps.Keys(s.held))
+	for tp, h := range s.held {
+		if s.isThrough(tp.Topic) {
+			held[tp] = h.start.Offset
+		}
+	}
 	s.mu.Unlock()
 	th := &s.through
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	below := map[streammanager.TopicPartition]int64{}
-	for _, tp := range held {
+	for tp, start := range held {
 		at, ok := th.committed[tp]
-		if ok && (at-th.deleted[tp] >= cleanAtLeast || at > th.deleted[tp] && at == th.before[tp]) {
+		if last && !ok {
+			at, ok = start, true
+		}
+		more := at - th.deleted[tp]
+		if ok && more > 0 && (last || more >= cleanAtLeast || at == th.before[tp]) {
 			below[tp] = at
 		}
 	}
@@ -291,11 +313,11 @@ func (s *Source) deletable() map[streammanager.TopicPartition]int64 {
 }
 
 // clean deletes records of the repartition topic that are finished: never past what was committed.
-func (s *Source) clean(ctx context.Context) {
+func (s *Source) clean(ctx context.Context, last bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	offsets := kadm.Offsets{}
-	for tp, at := range s.deletable() {
+	for tp, at := range s.deletable(last) {
 		below := at
 		if floor := s.cfg.Repartition.Floor; floor != nil {
 			f, err := floor(ctx, tp, at)

@@ -247,6 +247,7 @@ func (s *Source) Close(ctx context.Context) {
 		return
 	}
 	s.endCalls()
+	s.cleanLast(ctx)
 	closeClient(ctx, s.cl, s.end)
 	s.watching.Wait()
 	s.t.end()
