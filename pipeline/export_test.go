@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -50,6 +51,14 @@ func TotalTimeout(p *Pipeline, n int) time.Duration {
 
 // TransactionalID is the name of p's transactions.
 func TransactionalID(p *Pipeline) string { return p.cfg.transactionalID() }
+
+// GroupOfRepartition is whose records p writes to its repartition topic, and which group reads them.
+func GroupOfRepartition(p *Pipeline) (written, read string, err error) {
+	a := &assembly{p: p, log: slog.New(slog.DiscardHandler), dry: true}
+	sink, err1 := a.repartitionSinkConfig()
+	src, err2 := a.kafkaSourceConfig(p.cfg.Source.Kafka)
+	return sink.Group, src.Group, errors.Join(err1, err2)
+}
 
 // Judge names what a replay makes of a record, and gives the event in it.
 func (r *Replay) Judge(rec *streammanager.Record) (streammanager.Record, string, error) {

@@ -69,3 +69,13 @@ error_sink: {kafka: {topic: errors}}
 		})
 	}
 }
+
+func TestARepartitionTopicIsOfTheGroupThatReadsIt(t *testing.T) {
+	for group, line := range map[string]string{"job": "", "other": ", group: other"} {
+		p := mustLoad(t, "name: job\nkafka: {brokers: [\"127.0.0.1:1\"]}\nsource: {kafka: {topics: [in]"+line+
+			"}}\npartition_by: .k\nrepartition: {topic: between, partitions: 4}\nsink: {kafka: {topic: out}}\n")
+		if written, read, err := pipeline.GroupOfRepartition(p); err != nil || written != group || read != group {
+			t.Errorf("records are written as those of %q and read by %q, want %q: %v", written, read, group, err)
+		}
+	}
+}
