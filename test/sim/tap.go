@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/kafka"
@@ -142,6 +143,7 @@ func (a *assignments) Revoked(ctx context.Context, tps []streammanager.TopicPart
 		}
 		a.b.l.note("%s is to give %s/%d back", a.b.name, tp.Topic, tp.Partition)
 	}
+	a.b.disturbed = time.Now() // what waits of them is let go at once
 	a.b.l.mu.Unlock()
 	a.inner.Revoked(ctx, tps)
 	a.b.l.mu.Lock()
@@ -153,6 +155,9 @@ func (a *assignments) Revoked(ctx context.Context, tps []streammanager.TopicPart
 
 // Lost implements streammanager.Assignments.
 func (a *assignments) Lost(tps []streammanager.TopicPartition) {
+	a.b.l.mu.Lock()
+	a.b.disturbed = time.Now()
+	a.b.l.mu.Unlock()
 	a.inner.Lost(tps)
 	a.b.l.mu.Lock()
 	defer a.b.l.mu.Unlock()
