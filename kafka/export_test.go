@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -44,3 +45,10 @@ func Suspect(unit time.Duration, sleep func(time.Duration), waits ...time.Durati
 
 // AskRefetch is what the guard asks Poll for.
 func (s *Source) AskRefetch(at streammanager.TopicPartition, next int64) { s.askRefetch(at, next) }
+
+// NoteTrouble notes that no broker answers, and returns what is wrong then.
+func NoteTrouble(log *slog.Logger, err error) error {
+	t := newTroubles(log, &Connection{})
+	t.note(trouble{kind: troubleCluster}, err)
+	return t.worst(troubleCluster)
+}

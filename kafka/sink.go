@@ -283,6 +283,9 @@ func (s *Sink) landed(f *flight, topic string, err error) error {
 		s.unwell.written(topic)
 		return nil
 	}
+	if s.tx != nil && takenOver(err) { // of which topic does not matter
+		return &streammanager.FailedError{Reason: streammanager.ReasonTransaction, Err: s.tx.explain(err)}
+	}
 	var refused event.Type
 	switch {
 	case errors.Is(err, kerr.UnknownTopicID):

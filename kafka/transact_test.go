@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -342,5 +343,26 @@ func TestATransactionCommitsThePositionsThatItIsGiven(t *testing.T) {
 	}
 	if got := committed(t, c.admin); got[0] != 0 || got[1] != 3 || got[2] != 0 || got[3] != 0 {
 		t.Errorf("committed %v, want 3 of partition 1 alone", got)
+	}
+}
+
+func TestAProducerThatWasTakenOverIsNoFaultOfTheSink(t *testing.T) {
+	for _, taken := range []*kerr.Error{kerr.InvalidProducerEpoch, kerr.ProducerFenced} {
+		t.Run(taken.Message, func(t *testing.T) {
+			c := newCluster(t)
+			w := c.txWorker("same", pass, quickTx)
+			c.members(1)
+			c.produce(0, 10)
+			c.committed()
+			c.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: taken})
+			c.produce(10, 10)
+			eventually(t, "it is said", func() bool { return w.log.count("level=ERROR") > 0 || w.log.count("msg=ended") > 0 })
+			_ = w.stop()
+			log := w.log.text.String()
+			if !strings.Contains(log, `was taken over: another worker uses it (give each worker an instance or transactional_id of its own)`) ||
+				strings.Contains(log, "sink failed") || strings.Contains(log, "kind=sink") || strings.Contains(log, "writing to topic") {
+				t.Errorf("it said:\n%s", log)
+			}
+		})
 	}
 }

@@ -139,10 +139,15 @@ func hopeless(err error) bool {
 	return false
 }
 
+// takenOver reports whether the brokers take this client for one whose place another has.
+func takenOver(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidProducerIDMapping)
+}
+
 // explain adds what to do.
 func (t *Transaction) explain(err error) error {
 	switch {
-	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidProducerIDMapping):
+	case takenOver(err):
 		return fmt.Errorf("transactional id %q was taken over: another worker uses it (give each worker an instance or transactional_id of its own), or this one stood still for longer than transaction.timeout.ms: %w",
 			t.id, err)
 	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):

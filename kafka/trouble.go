@@ -1,8 +1,11 @@
 package kafka
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // The kinds of trouble, the most telling first.
@@ -58,8 +61,12 @@ func (t *troubles) end() {
 	t.voice.leave(t)
 }
 
-// note remembers err and logs it, unless it goes without saying.
+// note remembers err and logs it, unless it goes without saying. That a client is closed is no trouble: what still asks it
+// ends too.
 func (t *troubles) note(what trouble, err error) {
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return
+	}
 	t.mu.Lock()
 	t.open[what] = err
 	say := !t.closed && t.voice.note(t, what, err)

@@ -1,6 +1,7 @@
 package streammanager
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,8 +86,12 @@ func (l *loop) sinkFailed(u *unit, err error) {
 	r.good = 0
 	err = r.blame(u.ev.Position(), err)
 	wait := min(time.Minute, 100*time.Millisecond<<min(r.tries, 12))
-	l.s.log.Error("sink failed: going back to the committed offsets", "err", err, "again_in", wait)
-	l.s.setTrouble(fmt.Errorf("sink failed: %w", err))
+	what := "sink failed"
+	if known := (*FailedError)(nil); errors.As(err, &known) && known.Reason == ReasonTransaction {
+		what = "transaction lost" // the sink is well
+	}
+	l.s.log.Error(what+": going back to the committed offsets", "err", err, "again_in", wait)
+	l.s.setTrouble(fmt.Errorf("%s: %w", what, err))
 	l.s.metrics.rewinds.Inc()
 	l.s.single(r.tries > 1)
 	if l.tx != nil {

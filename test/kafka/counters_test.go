@@ -27,7 +27,7 @@ func toldBy(w *worker) told {
 	last := w.watch.Last()
 	t := told{Read: last.Read, Emitted: last.Emitted, Errors: last.Errors, Outputs: last.Outputs}
 	for line := range strings.Lines(w.Log()) {
-		t.back = t.back || strings.Contains(line, `"msg":"sink failed: going back`) || strings.Contains(line, `"msg":"transaction aborted`) ||
+		t.back = t.back || strings.Contains(line, `: going back to the committed offsets"`) || strings.Contains(line, `"msg":"transaction aborted`) ||
 			strings.Contains(line, `"msg":"the pipeline failed and is started again`)
 		if strings.Contains(line, `"msg":"partition assigned"`) {
 			t.assigned++

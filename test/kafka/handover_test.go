@@ -111,7 +111,7 @@ func (u *suite) unexplained(outputs []job.Output, times map[job.Place]time.Time)
 		var back []logLine
 		for _, w := range u.workers {
 			if w.Name == name {
-				back = w.logged("sink failed: going back")
+				back = w.logged(": going back to the committed offsets")
 			}
 		}
 		made := map[int]int{}
