@@ -111,7 +111,7 @@ func (u *suite) unexplained(outputs []job.Output, times map[job.Place]time.Time)
 		var back []logLine
 		for _, w := range u.workers {
 			if w.Name == name {
-				back = w.logged(": going back to the committed offsets")
+				back = append(w.logged("sink failed: going back"), w.logged("transaction lost: going back")...)
 			}
 		}
 		made := map[int]int{}
