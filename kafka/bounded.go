@@ -70,6 +70,7 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 		return nil, err
 	}
 	changed := map[streammanager.TopicPartition]beginning{}
+	before := maps.Clone(found.parts)
 	for p := range from {
 		b, ok := found.parts[p]
 		if ok && b.meta.span.of == s.reading && !again {
@@ -80,6 +81,7 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 			b.anew = true
 		}
 		b.meta.span = span{s.reading, from[p], max(until[p], from[p])}
+		s.within.Add(b.meta.span.until - b.meta.span.from)
 		if again {
 			b.meta.span.until = max(b.meta.span.until, b.Offset)
 		}
@@ -89,6 +91,7 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 	if err := s.inside(topic, found.parts); err != nil {
 		return nil, err
 	}
+	behind := s.behind(start, from, before, found.parts)
 	for tp := range changed {
 		changed[tp] = found.parts[tp.Partition] // which may be another by force
 	}
@@ -97,8 +100,32 @@ func (s *Source) settleRange(ctx context.Context, topic string, found progress) 
 	}
 	s.begun.Store(true)
 	s.t.log.Info("kafka: bounded read begun", "topic", topic, "partitions", len(found.parts), "start", s.said(start), "until", s.cfg.Until, "offsets", leftOf(found.parts))
+	s.sayBehind(topic, behind)
 	s.warnRetention(ctx, topic, start, from)
 	return found.parts, nil
+}
+
+// behind counts the offsets behind a start that the group passes by, since it has begun later before and goes on where it
+// is. The spans of parts then say where it has begun. Where that is not known, it may have read all that lies before its place,
+// which is as it should be where all is to be read once.
+func (s *Source) behind(start moment, from map[int32]int64, before, parts map[int32]beginning) (n int64) {
+	for p, was := range before {
+		b, at := parts[p], was.meta.span.from
+		switch {
+		case b.anew: // it begins at the start
+			continue
+		case was.meta.span.of == "" && start.word == Earliest:
+			continue
+		case was.meta.span.of == "":
+			at = b.Offset
+		}
+		if at > from[p] && at <= b.meta.span.until {
+			n += at - from[p]
+			b.meta.span.from = at
+			parts[p] = b
+		}
+	}
+	return n
 }
 
 // begins reports whether the group has begun this very read.
@@ -157,6 +184,14 @@ func (s *Source) inside(topic string, parts map[int32]beginning) error {
 		parts[p] = b
 	}
 	return nil
+}
+
+// sayBehind says how much the group passes by.
+func (s *Source) sayBehind(topic string, offsets int64) {
+	if offsets > 0 && s.cfg.Anew == nil {
+		s.t.log.Warn("kafka: the group goes on at what it has committed, and leaves out what lies between start and where it began before: to read that too use "+s.anotherGroup(),
+			"topic", topic, "group", s.cfg.Group, "start", s.cfg.Start, "left_out", offsets)
+	}
 }
 
 // warnRetention says when the topic may have deleted part of what is to be read.

@@ -109,7 +109,6 @@ func (s *Source) over(ctx context.Context) bool {
 			s.t.healed(trouble{kind: troubleStart})
 		}
 		if !done {
-			e.open = e.open || err == nil
 			return false
 		}
 	}
@@ -128,11 +127,11 @@ func (s *Source) sayOver() {
 	case s.cfg.Anew != nil: // whoever asks for that again and again says it
 	case e.open:
 		s.t.log.Info("kafka: all is read up to the end", "until", s.cfg.Until)
-	case s.begun.Load():
+	case s.begun.Load() && s.within.Load() == 0:
 		s.t.log.Warn("kafka: nothing lies between start and until", "start", s.cfg.Start, "until", s.cfg.Until)
 	default:
-		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" came to the end of this read before; to read it again use "+s.anotherGroup()+", "+
-			"to go on, write until as a time, such as "+written(time.Now()),
+		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" stands at the end of this read; to read what lies before use "+s.anotherGroup()+
+			" (start.force leaves only a place outside of the read); to go on, write until as a time, such as "+written(time.Now()),
 			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
 	}
 }
@@ -171,6 +170,7 @@ func (s *Source) groupIsDone(ctx context.Context) (bool, error) {
 			return false, nil
 		case !read(found.parts):
 			s.cfg.Anew.begun(topic) // this worker takes part in it, though it may have no partition
+			s.poll.ending.open = true
 			return false, nil
 		case s.cfg.Anew.wanted(topic, found.parts): // it will begin once more when the partitions are shared out
 			return false, nil
@@ -179,7 +179,9 @@ func (s *Source) groupIsDone(ctx context.Context) (bool, error) {
 	if s.cfg.Repartition == nil || len(topics) == 0 {
 		return len(topics) > 0, nil
 	}
-	return s.throughIsDone(ctx)
+	done, err := s.throughIsDone(ctx)
+	s.poll.ending.open = s.poll.ending.open || !done && err == nil
+	return done, err
 }
 
 // throughIsDone reports whether all that is in the repartition topic is finished. What is committed of the topics before it was

@@ -107,6 +107,7 @@ type Source struct {
 	room     atomic.Int64 // bytes of metadata that brokers take beside an offset
 	waits    atomic.Bool  // for its first place in the group, for longer than that takes by itself
 	begun    atomic.Bool  // this worker has fixed the ends of a bounded read
+	within   atomic.Int64 // how many offsets lie between start and until of what it has begun
 	ended    atomic.Bool  // a bounded read has come to its end
 	poll     poll         // belongs to Poll
 }

@@ -19,7 +19,7 @@ type value string
 // start says where to begin.
 type start struct {
 	At    value `yaml:"at" required:"true" doc:"where to begin, as start says"`
-	Force bool  `yaml:"force" default:"false" doc:"begins there, once, although the group has committed an offset that does not lie between start and until; without it that is an error"`
+	Force bool  `yaml:"force" default:"false" doc:"begins there, once, although the group has committed an offset that does not lie between start and until; without it that is an error; one that lies between is kept"`
 }
 
 func (s *start) decode(d *decoder, n *node, path string) {
