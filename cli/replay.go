@@ -197,10 +197,18 @@ func (a *app) watchReplay(ctx context.Context, r *pipeline.Replay, runs *streamm
 			bar.Clear()
 			fmt.Fprintln(a.stderr, "Stopping: what is in progress is finished and committed, as far as the time reaches; a second signal ends it at once.")
 		case <-tick.C:
-			looked, left := r.Tally().Looked, r.Left()
-			bar.Show(max(looked-runs.Status().Unfinished, 0), looked+left)
+			showReplay(bar, r.Tally().Looked, r.Left(), runs.Status())
 		}
 	}
+}
+
+// showReplay shows how far a replay has come; where nothing is left that this process may read, why it goes on.
+func showReplay(bar *progress.Bar, looked, left int64, s streammanager.Status) {
+	if left == 0 && s.Ready != nil {
+		bar.Wait(s.Ready.Error())
+		return
+	}
+	bar.Show(max(looked-s.Unfinished, 0), looked+left)
 }
 
 // report is the summary of a replay.

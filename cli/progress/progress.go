@@ -32,12 +32,28 @@ func New(w io.Writer, what string, every time.Duration) *Bar {
 
 // Show shows that done of total is done.
 func (b *Bar) Show(done, total int64) {
+	if b.terminal {
+		b.say(line(done, total, b.what))
+		return
+	}
+	b.say(Grouped(done) + " of " + Grouped(total) + " " + b.what)
+}
+
+// Wait shows, in place of how far the command has come, what it waits for.
+func (b *Bar) Wait(why string) {
+	if most := 2 * width; b.terminal && len(why) > most { // one that wraps would not be drawn over
+		why = strings.ToValidUTF8(why[:most], "") + " …"
+	}
+	b.say(why)
+}
+
+func (b *Bar) say(text string) {
 	switch {
 	case b.terminal:
-		fmt.Fprintf(b.w, "\r%s\x1b[K", line(done, total, b.what))
+		fmt.Fprintf(b.w, "\r%s\x1b[K", text)
 	case b.every > 0 && time.Since(b.last) >= b.every:
 		b.last = time.Now()
-		fmt.Fprintf(b.w, "%s of %s %s\n", Grouped(done), Grouped(total), b.what)
+		fmt.Fprintln(b.w, text)
 	}
 }
 
