@@ -149,6 +149,7 @@ func (a *app) runReplay(ctx context.Context, p *pipeline.Pipeline, r *pipeline.R
 	rep.row("dropped", s.Dropped, "")
 	rep.row("failed again", s.Errors, byName(s.ErrorsByType))
 	rep.some("unfinished", s.Unfinished, "they are replayed by the next run")
+	rep.some("given back", sum(t.Chosen)-s.Emitted-s.Dropped-s.Errors-s.Unfinished, "with their partitions: whoever has these replays them")
 	rep.leftOut(t)
 	switch {
 	case err != nil:

@@ -176,7 +176,7 @@ func (j *job) run(ctx context.Context) error {
 		j.log.Error("the pipeline failed", "err", err)
 	}
 	s := j.runs.Status()
-	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", s.Unfinished,
+	j.log.Info("ended", "read", s.Read, "emitted", s.Emitted, "dropped", s.Dropped, "errors", s.Errors, "outputs", s.Outputs, "unfinished", s.Unfinished, "returned", s.Returned,
 		"passed_over", s.PassedOver, "skipped", s.Skipped, "took", time.Since(began).Round(time.Millisecond))
 	return err
 }

@@ -84,7 +84,7 @@ func (l *loop) forgetTransaction(why string, wait time.Duration) {
 // leaveEpochs ends the epochs that there are and notes from where the next ones read.
 func (l *loop) leaveEpochs() {
 	for p := range l.parts {
-		l.rewind.offsets[p.tp], l.rewind.kept[p.tp], l.rewind.pending[p.tp] = p.base, p.committed, p.pending
+		l.rewind.offsets[p.tp], l.rewind.kept[p.tp], l.rewind.pending[p.tp] = p.base, p.committed, p.notReturned()
 		l.endEpoch(p)
 	}
 }

@@ -22,6 +22,7 @@ type harness struct {
 	errs   *memSink
 	log    journal
 	stream *streammanager.Stream
+	hops   bool // its events go through a repartition topic
 }
 
 // journal keeps what is logged, while the stream goes on as well.

@@ -51,7 +51,7 @@ func (l *loop) admit(it *readItem) {
 	case p.hop != secondHop: // an event counts where it comes in
 		l.s.metrics.read(p.tp.Topic)
 	}
-	p.pend(it.unit != nil || it.dropped && l.tx != nil)
+	l.pend(p, it.unit != nil || it.dropped && l.tx != nil)
 	if it.unit == nil {
 		if it.dropped {
 			l.tellDropped()

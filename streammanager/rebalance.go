@@ -62,7 +62,7 @@ func (s *Stream) Lost(tps []TopicPartition) {
 	s.control.send(func(l *loop) {
 		l.readOn()
 		for _, tp := range tps {
-			l.rewind.forget(tp)
+			l.forgetRewind(tp)
 			for _, p := range l.find(tp) {
 				l.s.log.Warn("partition lost", "topic", tp.Topic, "partition", tp.Partition)
 				l.endEpoch(p)
@@ -102,7 +102,7 @@ func (l *loop) revoke(r *revocation, tps []TopicPartition) {
 	end, _ := r.ctx.Deadline()
 	r.deadline = end.Add(-end.Sub(l.now) / 5) // what is left is for the commit
 	for _, tp := range tps {
-		l.rewind.forget(tp)
+		l.forgetRewind(tp)
 		for _, p := range l.find(tp) {
 			l.s.log.Info("partition revoked", "topic", tp.Topic, "partition", tp.Partition)
 			p.revoking = true
@@ -117,7 +117,7 @@ func (l *loop) revoke(r *revocation, tps []TopicPartition) {
 // revokeAtOnce ends partitions of which the transaction can commit nothing any more.
 func (l *loop) revokeAtOnce(r *revocation, tps []TopicPartition) {
 	for _, tp := range tps {
-		l.rewind.forget(tp)
+		l.forgetRewind(tp)
 		for _, p := range l.find(tp) {
 			l.s.log.Info("partition revoked", "topic", tp.Topic, "partition", tp.Partition)
 			l.endEpoch(p)
@@ -173,6 +173,7 @@ func (l *loop) letGo(r *revocation) {
 func (l *loop) endEpoch(p *partition) {
 	l.s.assigned.end(p)
 	delete(l.parts, p)
+	l.giveBack(p.hop, p.notReturned())
 	if p.paused && l.s.pauser != nil {
 		p.paused = false
 		l.s.pauser.Resume(p.tp)

@@ -42,9 +42,6 @@ func (r *rewinding) begin(at time.Time) {
 	r.offsets, r.kept, r.pending = map[TopicPartition]Position{}, map[TopicPartition]int64{}, map[TopicPartition]int{}
 }
 
-// forget leaves a partition out that was taken away meanwhile.
-func (r *rewinding) forget(tp TopicPartition) { delete(r.offsets, tp) }
-
 func (r *rewinding) progress(l *loop) {
 	if r.tries == 0 {
 		return
@@ -103,7 +100,7 @@ func (l *loop) sinkFailed(u *unit, err error) {
 		if p.revoking {
 			continue
 		}
-		r.offsets[p.tp], r.kept[p.tp], r.pending[p.tp] = p.tracker.snapshot(), p.committed, p.pending
+		r.offsets[p.tp], r.kept[p.tp], r.pending[p.tp] = p.tracker.snapshot(), p.committed, p.notReturned()
 		l.endEpoch(p)
 	}
 }

@@ -328,7 +328,12 @@ type Status struct {
 	Skipped                                 int64 // were gone before they could be read
 	// Unfinished are the events of this worker's partitions that were read and have no outcome yet, or one that is
 	// not committed with its transaction. When the stream has ended: those that it gave up.
-	Unfinished     int64
+	Unfinished int64
+	// Returned are those that were given back to be read again, here or by another worker: after a rebalance, an abort, a
+	// failure. Read is the sum of Emitted, Dropped, Errors, Unfinished and Returned; where events go through a
+	// repartition topic, only over all workers, and as far as that is read.
+	Returned       int64
+	unread         int64 // those of Unfinished that count as read
 	ErrorsByType   map[event.Type]int64
 	InFlightEvents int
 	InFlightBytes  int64
@@ -354,7 +359,8 @@ func (s *Stream) publish(l *loop) {
 	}
 	s.status = m.counts
 	s.status.ErrorsByType = byType
-	s.status.InFlightEvents, s.status.InFlightBytes, s.status.Unfinished = l.events, l.bytes, l.pending()
+	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes
+	s.status.Unfinished, s.status.unread = l.pending()
 }
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }

@@ -291,6 +291,7 @@ func (st Status) plus(later Status) Status {
 	sum.Outputs += st.Outputs
 	sum.PassedOver += st.PassedOver
 	sum.Skipped += st.Skipped
+	sum.Returned += st.Returned + st.unread // the later one reads it again
 	if len(st.ErrorsByType) > 0 {
 		sum.ErrorsByType = maps.Clone(st.ErrorsByType)
 		for t, n := range later.ErrorsByType {
