@@ -130,8 +130,12 @@ func (s *Source) sayOver() {
 	case s.begun.Load() && s.within.Load() == 0:
 		s.t.log.Warn("kafka: nothing lies between start and until", "start", s.cfg.Start, "until", s.cfg.Until)
 	default:
-		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" stands at the end of this read; to read what lies before use "+s.anotherGroup()+
-			" (start.force leaves only a place outside of the read); to go on, write until as a time, such as "+written(time.Now()),
+		force := ""
+		if s.cfg.Force {
+			force = "; start.force leaves an offset that lies outside of the read, and no other"
+		}
+		s.t.log.Warn("kafka: nothing is left to read: group "+s.cfg.Group+" stands at the end of this read; to read it again use "+s.anotherGroup()+", "+
+			"to go on, write until as a time, such as "+written(time.Now())+force,
 			"group", s.cfg.Group, "start", s.cfg.Start, "until", s.cfg.Until)
 	}
 }

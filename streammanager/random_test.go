@@ -255,6 +255,7 @@ func (r *run) check(workers, events int) {
 	if st := r.h.stream.Status(); st.InFlightEvents != 0 || st.InFlightBytes != 0 || st.Ready != nil {
 		r.t.Errorf("at idle: %+v", st)
 	}
+	balanced(r.t, "at idle", r.h.stream.Status())
 	if r.most > workers {
 		r.t.Errorf("%d calls at once, want at most %d", r.most, workers)
 	}

@@ -283,3 +283,31 @@ func TestAStopEndsTheWaitForTheNextStart(t *testing.T) {
 		})
 	})
 }
+
+func TestWhatARestartReadsAgainIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		polls := 0
+		thirdTime := func() error { // the event is read, then the poll fails
+			if polls++; polls == 2 || polls == 4 {
+				time.Sleep(time.Second)
+				return errTest
+			}
+			return nil
+		}
+		h := supervise(t, streammanager.Restart{Initial: time.Second, Max: time.Second}, try(sticks), thirdTime)
+		h.src.add(0, "k", "stuck")
+		stop := h.start()
+		for range 100 {
+			balanced(t, "meanwhile", h.s.Status())
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		st := h.s.Status()
+		balanced(t, "at the end", st)
+		if st.Returned != 2 || st.Unfinished != 1 || st.Read != 3 {
+			t.Errorf("%d read, %d returned and %d unfinished, want 3, 2 and 1", st.Read, st.Returned, st.Unfinished)
+		}
+	})
+}

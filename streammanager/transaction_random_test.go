@@ -118,6 +118,7 @@ func (r *txRun) checkOnce() {
 		}
 	}
 	st := r.h.stream.Status()
+	balanced(r.t, "at idle", st)
 	if seen := int64(len(r.h.sink.values())); st.Outputs != seen || st.Emitted != seen {
 		r.t.Errorf("counted %d outputs and %d events emitted, %d are seen", st.Outputs, st.Emitted, seen)
 	}
