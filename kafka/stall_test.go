@@ -25,11 +25,13 @@ func TestASinkIsWellSoonAfterBrokersThatStalled(t *testing.T) {
 			w.send(t, r)
 			wait(10 * time.Second)
 			var stall atomic.Pointer[chan struct{}]
+			var held atomic.Int64
 			for _, key := range []kmsg.Key{kmsg.Metadata, kmsg.Produce} {
 				c.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
 					c.KeepControl()
 					if ch := stall.Load(); ch != nil {
-						c.SleepControl(func() { <-*ch })
+						turn := time.Duration(held.Add(1)) // two that go on at one instant can block the fake broker for good
+						c.SleepControl(func() { <-*ch; wait(turn * time.Microsecond) })
 					}
 					return nil, nil, false
 				})
@@ -50,6 +52,7 @@ func TestASinkIsWellSoonAfterBrokersThatStalled(t *testing.T) {
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("ill for %v after brokers answered that had stalled for %d ms", took, ms)
 			}
+			wait(time.Second) // the last of those held has gone on
 		})
 	}
 }

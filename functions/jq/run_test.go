@@ -102,7 +102,7 @@ func running(function string) int {
 // waitFor waits until that many goroutines are in a function.
 func waitFor(t *testing.T, function string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); running(function) != n; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); running(function) != n; <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines in %s, want %d", running(function), function, n)
 		}

@@ -27,7 +27,7 @@ func (u *suite) through() bool { return strings.Contains(u.setup.file, "\nrepart
 // way through a topic two of the three would have nothing to do.
 func TestThreeWorkersDoThreeTimesTheWorkOfAOnePartitionInput(t *testing.T) {
 	while := time.Duration(rounds(5, 20)) * time.Second
-	one := setup{partitions: 1, delay: 50 * time.Millisecond, set: []string{"workers=2"}, backlog: 600}
+	one := setup{partitions: 1, delay: 50 * time.Millisecond, set: []string{"workers=2", steady}, backlog: 600}
 	through := one
 	through.file = repartitionFile
 
@@ -107,7 +107,7 @@ func TestErrorEventsNameTheInputOfAWayThroughATopic(t *testing.T) {
 	file := strings.Replace(repartitionFile, "process:\n", "process:\n  - jq: if .load.id % 2 == 1 then error(\"odd\") else . end\n", 1)
 	u := newSuite(t, shared.one(t), setup{partitions: 3, file: file})
 	u.begin()
-	u.start()
+	w := u.start()
 	u.progress(100)
 	u.settle()
 	times := map[string]time.Time{}
@@ -119,6 +119,9 @@ func TestErrorEventsNameTheInputOfAWayThroughATopic(t *testing.T) {
 	if len(failed) == 0 {
 		t.Fatal("no event failed")
 	}
+	waitFor(t, "the worker has counted as many error events as the broker has", func() bool {
+		return w.Metrics().Value("enricher_errors_total") == float64(len(failed))
+	})
 	for _, r := range failed {
 		var value struct{ Load struct{ ID int } }
 		must(t, json.Unmarshal(r.Value, &value))

@@ -32,7 +32,7 @@ type line struct {
 }
 
 const (
-	tableHead  = "| suite | rounds | events | lost | duplicated | explained by faults | out of order | longest stall |\n|---|---|---|---|---|---|---|---|\n"
+	tableHead  = "| suite | rounds | events | lost | duplicated | allowed at most | out of order | longest stall |\n|---|---|---|---|---|---|---|---|\n"
 	tableBegin = "<!-- chaos: begin -->\n"
 	tableEnd   = "<!-- chaos: end -->"
 )

@@ -11,10 +11,9 @@ import (
 // One worker becomes four and one again. They share and leave in good order, so that nothing is repeated, and each
 // stop ends in time although it falls into the rebalances of the others.
 func TestARebalanceStormLosesAndRepeatsNothingAndEveryStopEndsInTime(t *testing.T) {
-	u := newSuite(t, shared.one(t), setup{})
+	u := newSuite(t, shared.one(t), setup{set: []string{steady}})
 	u.begin()
-	stays := u.start()
-	u.working(stays)
+	u.working(u.start())
 	for range rounds(2, 20) {
 		u.rounds++
 		var more []*worker
