@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/a0c75104/enricher/kafka"
-	"github.com/a0c75104/enricher/streammanager"
 )
 
 // patientConn hands on the answer to a JoinGroup after a while, as a group answers that waits for another member.
@@ -65,22 +63,7 @@ func TestATransactionOutlivesARebalanceThatTakesLonger(t *testing.T) {
 		from, at := conn, conn
 		from.Options = map[string]string{"session.timeout.ms": "200000", "heartbeat.interval.ms": "1000"}
 		at.Options = map[string]string{kafka.TransactionTimeout: "20000"}
-		log := &lines{}
-		logger := slog.New(slog.NewTextHandler(log, nil))
-		tx, err := kafka.NewTransaction(kafka.TransactionConfig{
-			ID: "one", Source: kafka.SourceConfig{Connection: from, Topics: []string{"in"}, Group: "g"},
-			Sinks: []*kafka.SinkConfig{{Connection: at, Topic: "out"}},
-		}, logger)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := streammanager.New(streammanager.Config{Name: "g", Logger: logger}).From(tx.Source()).To(tx.Sink(0)).Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
+		log, cancel, ended := inTransactions(t, from, at)
 		cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.Dialer(dial))
 		if err != nil {
 			t.Fatal(err)

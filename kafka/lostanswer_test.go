@@ -62,22 +62,7 @@ func TestACommitWhoseAnswerNeverComesIsNotWrittenAgain(t *testing.T) {
 				return &forgetfulConn{Conn: inner, lost: &lost, heard: &heard}, nil
 			},
 		}
-		log := &lines{}
-		logger := slog.New(slog.NewTextHandler(log, nil))
-		tx, err := kafka.NewTransaction(kafka.TransactionConfig{
-			ID: "one", Source: kafka.SourceConfig{Connection: conn, Topics: []string{"in"}, Group: "g"},
-			Sinks: []*kafka.SinkConfig{{Connection: conn, Topic: "out"}},
-		}, logger)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := streammanager.New(streammanager.Config{Name: "g", Logger: logger}).From(tx.Source()).To(tx.Sink(0)).Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
+		log, cancel, ended := inTransactions(t, conn, conn)
 		cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.Dialer(dial))
 		if err != nil {
 			t.Fatal(err)
@@ -135,4 +120,26 @@ func allOf(t *testing.T, c *kfake.Cluster, dial dialer, topic string) []*kgo.Rec
 		}
 		all = append(all, got...)
 	}
+}
+
+// inTransactions runs a stream from in to out in transactions, which cancel ends.
+func inTransactions(t *testing.T, source, sink kafka.Connection) (log *lines, cancel context.CancelFunc, ended <-chan error) {
+	t.Helper()
+	log = &lines{}
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	tx, err := kafka.NewTransaction(kafka.TransactionConfig{
+		ID: "one", Source: kafka.SourceConfig{Connection: source, Topics: []string{"in"}, Group: "g"},
+		Sinks: []*kafka.SinkConfig{{Connection: sink, Topic: "out"}},
+	}, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := streammanager.New(streammanager.Config{Name: "g", Logger: logger}).From(tx.Source()).To(tx.Sink(0)).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return log, cancel, done
 }

@@ -107,7 +107,7 @@ func (s *Source) take(fetched kgo.Fetches, ends map[streammanager.TopicPartition
 	if cap(p.headers) < n {
 		p.headers = make([]event.Header, 0, n)
 	}
-	stable := s.set.text("isolation.level") == "read_committed"
+	stable := s.isolation() == stableOfLog
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fetched.EachPartition(func(f kgo.FetchTopicPartition) {
