@@ -16,9 +16,10 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	if s.beyondThrough(added) {
 		s.lookSoon()
 	}
+	member, _ := s.cl.GroupMetadata()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.joined = true
+	s.joined, s.member = true, member
 	s.waits.Store(false)
 	s.t.healed(trouble{kind: troubleGroup})
 	for _, tp := range flat(added) {
@@ -95,7 +96,7 @@ func (s *Source) onRevoked(_ context.Context, _ *kgo.Client, lost map[string][]i
 	s.leave(tps)
 	switch {
 	case len(tps) == 0:
-	case s.stale(tps): // others may own them already, and no commit would be sent
+	case s.stale(tps) || s.newcomer(): // others may own them already, and no commit may be sent
 		s.drop(lost)
 		s.a.Lost(tps)
 	default:
@@ -150,6 +151,19 @@ func (s *Source) stale(tps []streammanager.TopicPartition) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(tps, func(tp streammanager.TopicPartition) bool { return s.held[tp].stale })
+}
+
+// newcomer reports whether the group has taken this worker in as another member, and not yet told what it has as that.
+func (s *Source) newcomer() bool {
+	member, _ := s.cl.GroupMetadata()
+	return s.isAnother(member)
+}
+
+// isAnother reports whether a member is another one than that to which the group last gave something.
+func (s *Source) isAnother(member string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.member != "" && s.member != member
 }
 
 // drop forgets partitions, and whatever held them up: given back later, they must flow.

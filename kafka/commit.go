@@ -43,6 +43,10 @@ func (s *Source) commit(ctx context.Context, positions map[streammanager.TopicPa
 	}
 }
 
+// errNewcomer holds up a commit. The library, when the group has forgotten its member, joins as another and keeps what it
+// held: the group would take a commit then for what others have, until the library has heard so.
+var errNewcomer = fmt.Errorf("joining the group as another member: %w", kerr.RebalanceInProgress)
+
 func (s *Source) send(ctx context.Context, positions map[streammanager.TopicPartition]beginning, still func() error) error {
 	to := map[string]map[int32]kgo.EpochOffset{}
 	for tp, b := range positions {
@@ -51,6 +55,9 @@ func (s *Source) send(ctx context.Context, positions map[streammanager.TopicPart
 	var failed error
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		s.annotate(req, positions)
+		if s.isAnother(req.MemberID) {
+			return errNewcomer
+		}
 		return still()
 	})
 	s.cl.CommitOffsetsSync(ctx, to, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {

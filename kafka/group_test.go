@@ -152,6 +152,37 @@ func TestAWorkerThatTheGroupForgotCommitsNothingForTheNextOwner(t *testing.T) {
 	}
 }
 
+// It has begun anew what another owns by then, and its next commit waits while it joins. The group, which knows it again,
+// would take that before it has heard what it has.
+func TestAWorkerThatJoinsAsAnotherMemberCommitsNothingForTheNextOwner(t *testing.T) {
+	c, cl, adm := fake(t, 1)
+	write(t, cl, "in", 0, 0, 10)
+	first := open(t, c, slow)
+	first.poll(t, 5)
+	forget(t, c, cl)
+	second := open(t, c)
+	second.poll(t, 10)
+	p := tp{Topic: "in"}
+	first.revoke = func(context.Context, []tp) { t.Error("the first was asked to finish what another owns already") }
+	if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 2})); !errors.Is(err, streammanager.ErrAssignmentLost) {
+		t.Fatalf("Commit = %v, want a lost assignment", err)
+	}
+	first.poll(t, 5)
+	if got := first.heard(); got != "assigned 1, lost 1, assigned 1" {
+		t.Fatalf("the first was told %q, want that it begins anew", got)
+	}
+	if err := second.src.Commit(t.Context(), at(map[tp]int64{p: 7})); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 3})); !errors.Is(err, streammanager.ErrAssignmentLost) {
+		t.Errorf("Commit = %v, want a lost assignment", err)
+	}
+	first.until(t, "it is told of the loss", func(told string, _ map[tp]int64) bool { return strings.HasSuffix(told, "assigned 1, lost 1") })
+	if at := committed(t, adm)[0]; at != 7 {
+		t.Errorf("committed %d, want 7", at)
+	}
+}
+
 // A worker whose batches take long does not poll, and must not hold up the group.
 func TestAWorkerThatDoesNotPollGivesPartitionsAwayAndKeepsTheRest(t *testing.T) {
 	c, cl, _ := fake(t, 4)

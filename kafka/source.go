@@ -84,6 +84,7 @@ type Source struct {
 	paused  map[streammanager.TopicPartition]struct{}  // by the stream
 	resting map[streammanager.TopicPartition]time.Time // after an error, until then
 	joined  bool
+	member  string // its id when the group last gave it something, be it nothing new
 	closing bool
 	wake    context.CancelFunc // ends the wait of Poll
 	unmet   bool               // a partition that flows again has come to where nothing is, which Poll has to tell
