@@ -4,12 +4,14 @@ package kafka_test
 
 import (
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/a0c75104/enricher/test/internal/job"
+	"github.com/a0c75104/enricher/test/kafka/cluster"
 )
 
 // commit is an offset that the broker took for a group.
@@ -21,19 +23,25 @@ type commit struct {
 	at        time.Time
 }
 
-// commits returns all that the broker took for the group, in its order of each partition. What a transaction that was
-// aborted had committed is none.
+// commits returns all that the broker took for the group of the suite.
 func (u *suite) commits() []commit {
 	u.t.Helper()
+	return commitsOf(u.t, u.c, u.group)
+}
+
+// commitsOf returns all that the broker took for a group, in its order of each partition. What a transaction that was
+// aborted had committed is none.
+func commitsOf(t testing.TB, c *cluster.Cluster, group string) []commit {
+	t.Helper()
 	var all []commit
-	job.EachRecord(u.t, u.c.Admin, u.c.Direct(), offsetsTopic, func(r *kgo.Record) {
+	job.EachRecord(t, c.Admin, c.Direct(), offsetsTopic, func(r *kgo.Record) {
 		key, value := kmsg.NewOffsetCommitKey(), kmsg.NewOffsetCommitValue()
 		if len(r.Key) < 2 || r.Key[0] != 0 || r.Key[1] > 1 || r.Value == nil { // other versions are of the group itself
 			return
 		}
-		must(u.t, key.ReadFrom(r.Key))
-		must(u.t, value.ReadFrom(r.Value))
-		if key.Group == u.group {
+		must(t, key.ReadFrom(r.Key))
+		must(t, value.ReadFrom(r.Value))
+		if key.Group == group {
 			all = append(all, commit{key.Topic, key.Partition, value.Offset, value.Metadata, time.UnixMilli(value.CommitTimestamp)})
 		}
 	}, kgo.FetchIsolationLevel(kgo.ReadCommitted()))

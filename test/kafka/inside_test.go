@@ -50,13 +50,16 @@ func (in *inside) said(part string) int {
 }
 
 // places are the topics and the group of a test, with names of their own.
-type places struct{ in, out, errors, group string }
+type places struct {
+	in, out, errors, group string
+	books                  *ledger
+}
 
 var placed atomic.Int64
 
 func newPlaces() places {
 	name := fmt.Sprintf("inside-%d", placed.Add(1))
-	return places{name + "-in", name + "-out", name + "-errors", name}
+	return places{name + "-in", name + "-out", name + "-errors", name, &ledger{}}
 }
 
 func makeTopic(t *testing.T, c *cluster.Cluster, topic string, partitions int32, configs ...string) {
@@ -111,7 +114,8 @@ func written(t *testing.T, c *cluster.Cluster, topic string) map[string]int {
 	return got
 }
 
-// run starts a pipeline that passes events on as they are, with overrides.
+// run starts a pipeline that passes events on as they are, with overrides. When it ends, at the end of the test at the
+// latest, the ledger compares what it has counted to what the broker has.
 func (p places) run(t *testing.T, c *cluster.Cluster, set ...string) *inside {
 	t.Helper()
 	return p.runAs(t, c, "", set...)
@@ -142,11 +146,22 @@ error_sink:
 	log := slog.New(slog.NewTextHandler(io.MultiWriter(in, t.Output()), nil))
 	in.runs, err = loaded.Supervise(pipeline.Deps{Logger: log, Metrics: in.reg})
 	must(t, err)
+	p.books.open(t, c, p, in)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var failed error
 	in.done = make(chan struct{})
 	go func() { failed = in.runs.Run(ctx); close(in.done) }()
-	in.stop = func() error { stop(); <-in.done; return failed }
+	t.Cleanup(func() { stop(); <-in.done })
+	var once sync.Once
+	in.stop = func() error {
+		once.Do(func() {
+			p.books.settle()
+			stop()
+			<-in.done
+			p.books.close(in)
+		})
+		return failed
+	}
 	t.Cleanup(func() { _ = in.stop() })
 	return in
 }
@@ -186,12 +201,12 @@ func (in *inside) emitted(n int64) {
 	waitFor(in.t, fmt.Sprintf("%d events have left", n), func() bool { return in.runs.Status().Emitted >= n })
 }
 
-// counted returns the sum of the series of a counter that have the label, written name=value.
-func (in *inside) counted(name, label string) float64 {
+// counted returns the sum of the series of a counter that have the labels, each written name=value.
+func (in *inside) counted(name string, labels ...string) float64 {
 	in.t.Helper()
 	found, err := in.reg.Gather()
 	must(in.t, err)
-	return job.Gathered(found).Value(name, label)
+	return job.Gathered(found).Value(name, labels...)
 }
 
 // offset returns what a group has committed, -1 for nothing.

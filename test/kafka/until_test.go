@@ -13,10 +13,37 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/a0c75104/enricher/test/kafka/cluster"
 )
 
-// bounded runs the binary over a part of a topic, to its end, and returns the values it wrote and its log.
-func bounded(t *testing.T, brokers []string, topic, group string, set ...string) (values []string, log string) {
+// bounded runs the binary over a part of a topic, to its end, and returns the values it wrote and its log. What that says
+// at its end is what was written, and what the broker has of the part that the group has committed.
+func bounded(t *testing.T, c *cluster.Cluster, topic, group string, set ...string) (values []string, log string) {
+	t.Helper()
+	isolation := "read_committed"
+	for _, s := range set {
+		if level, ok := strings.CutPrefix(s, `source.kafka.options["isolation.level"]=`); ok {
+			isolation = level
+		}
+	}
+	before := recordsOf(t, c, topic, isolation)
+	part := stretchOf(t, c, group, topic, func() { values, log = runBounded(t, c.Direct(), topic, group, set...) })
+	e, least, most := endedBy(t, log), part.of(recordsOf(t, c, topic, isolation)), part.of(before)
+	t.Logf("group %s has read from %v to %v, where the broker has %d records: %+v", group, part.from, part.to, most, e)
+	if e.Read < least || e.Read > most { // the cleaner may take some away meanwhile
+		t.Errorf("group %s has counted %d records as read, and the broker had %d there before and %d after", group, e.Read, most, least)
+	}
+	if e.Outputs != int64(len(values)) || e.Emitted != e.Outputs {
+		t.Errorf("group %s has counted %d events as emitted and %d outputs, and wrote %d", group, e.Emitted, e.Outputs, len(values))
+	}
+	if want := (ended{Read: e.Read, Emitted: e.Read, Outputs: e.Read}); e != want {
+		t.Errorf("group %s has ended with %+v, want %+v", group, e, want)
+	}
+	return values, log
+}
+
+func runBounded(t *testing.T, brokers []string, topic, group string, set ...string) (values []string, log string) {
 	t.Helper()
 	dir := t.TempDir()
 	out, file := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "p.yaml")
@@ -27,7 +54,7 @@ source: {kafka: {topics: [%s], until: latest, options: {isolation.level: read_co
 sink: {file: {path: %q}}
 `, group, strings.Join(brokers, `", "`), topic, out)
 	must(t, os.WriteFile(file, []byte(text), 0o600))
-	args := []string{"run"}
+	args := []string{"run", "--log-format", "json"}
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
@@ -88,16 +115,16 @@ func TestABoundedReadOfTransactionsTimesAndCompactedTopicsEnds(t *testing.T) {
 		{"until-day", "until.tx", `{"n":2} {"n":3}`, []string{"source.kafka.start=-24h"}},
 		{"until-yesterday", "until.tx", `{"n":0} {"n":1}`, []string{"source.kafka.until=-24h"}},
 	} {
-		got, log := bounded(t, c.Direct(), read.topic, read.group, read.set...)
+		got, log := bounded(t, c, read.topic, read.group, read.set...)
 		if strings.Join(got, " ") != read.want || !strings.Contains(log, "all is read up to the end") {
 			t.Errorf("%s read %q, want %s; said\n%s", read.group, got, read.want, log)
 		}
-		got, log = bounded(t, c.Direct(), read.topic, read.group, read.set...)
+		got, log = bounded(t, c, read.topic, read.group, read.set...)
 		if len(got) > 0 || !strings.Contains(log, "nothing is left to read") {
 			t.Errorf("%s read %q in a second run, and said\n%s", read.group, got, log)
 		}
 	}
-	got, log := bounded(t, c.Direct(), "until.compacted", "until-compacted")
+	got, log := bounded(t, c, "until.compacted", "until-compacted")
 	if len(got) < 3 || !strings.Contains(log, "all is read up to the end") {
 		t.Errorf("read %q of a compacted topic, and said\n%s", got, log)
 	}

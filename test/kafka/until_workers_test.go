@@ -126,7 +126,7 @@ func TestABoundedReadEndsWhereNoRecordIsLeftAtItsEnd(t *testing.T) {
 	for _, topic := range []string{"tail.compacted", "tail.aborted"} {
 		for _, isolation := range []string{"read_committed", "read_uncommitted"} {
 			group := topic + "-" + isolation
-			got, log := bounded(t, c.Direct(), topic, group, `source.kafka.options["isolation.level"]=`+isolation)
+			got, log := bounded(t, c, topic, group, `source.kafka.options["isolation.level"]=`+isolation)
 			ends, err := job.Ends(ctx, c.Admin, topic)
 			must(t, err)
 			if at, end := offset(t, c, group, topic, 0), ends[0]; at != end {
