@@ -37,14 +37,18 @@ func (l *lasting) Context() context.Context { return context.WithoutCancel(l.TB.
 // differences say how far the figures of a span may be from those of one in which nothing happened: exactly the records
 // that were there are read, each once, and leave once. A test says by how much and why.
 type differences struct {
-	fails    bool   // a run ends by itself, before all is read
+	early    bool   // a run ends before all is committed
+	ahead    int64  // events that have left beyond what is committed then
+	over     bounds // records that were passed over, since they were finished before
 	rewinds  bounds // how often it goes back to what was committed
 	each     int64  // events that it gives back each time, at most; at least one
 	restarts bounds // how often a pipeline is started again
 	returned bounds // events that are given back otherwise
-	repeated bounds // events that have an outcome once more, since it was not committed
-	unheard  bounds // records that the broker took and did not come to answer for
-	failed   bounds // commits that failed
+
+	unfinished bounds
+	repeated   bounds // events that have an outcome once more, since it was not committed
+	unheard    bounds // records that the broker took and did not come to answer for
+	failed     bounds // commits that failed
 }
 
 // bounds of a number; the zero value is none.
@@ -182,7 +186,7 @@ func (l *ledger) values(topic string, from map[int32]int64) map[string]int {
 
 // settle waits until all that the input has is committed and the pipelines that run have nothing to do and say so.
 func (l *ledger) settle() {
-	if l.t.Failed() || l.differs.fails {
+	if l.t.Failed() || l.differs.early {
 		return
 	}
 	var err error
@@ -281,7 +285,7 @@ func (l *ledger) compare() {
 	}
 	outputs, again := total(there.outputs)
 	failed, againFailed := total(there.errors)
-	once := there.input - there.gone - s.over // what had to be read, and to leave
+	once := there.input - there.gone - s.over + l.differs.ahead // what had to be read, and to leave
 	d := l.differs
 	left := d.repeated.plus(exactly(once))
 	for _, c := range []struct {
@@ -289,9 +293,10 @@ func (l *ledger) compare() {
 		n      int64
 		bounds bounds
 	}{
-		{"events read, without those that were given back", s.read - s.returned, left},
+		{"events read, without those that were given back or are unfinished", s.read - s.returned - s.unfinished, left},
 		{"events with an outcome", s.emitted + s.dropped + s.errors, left},
-		{"events unfinished", s.unfinished, bounds{}},
+		{"events unfinished", s.unfinished, d.unfinished},
+		{"records passed over", s.over, d.over},
 		{"records that were gone", s.skipped, exactly(there.gone)},
 		{"rewinds", s.rewinds, d.rewinds},
 		{"restarts", s.restarts, d.restarts},
@@ -309,7 +314,7 @@ func (l *ledger) compare() {
 		}
 	}
 	l.compareCommits(s, now)
-	if there.input == 0 && !d.fails {
+	if there.input == 0 && !d.early {
 		l.t.Errorf("the pipelines of %s had nothing to read", l.p.group)
 	}
 	l.t.Logf("agreed: %d pipelines of %s have counted %+v; the broker has %d records of the input, of which %d were gone, %d outputs and %d error events",

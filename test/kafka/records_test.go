@@ -78,8 +78,10 @@ func TestNullKeysTombstonesAndEqualHeadersPassAsTheyCame(t *testing.T) {
 	u.rounds++
 	u.working(w)
 	u.stop(w)
-	u.start()
+	before := len(u.commits())
+	last := u.start()
 	u.settle()
+	u.checkPassed(w, last, n, before)
 	got, err := u.c.ReadBack(t.Context(), u.output, cluster.ReadOptions{Headers: true})
 	must(t, err)
 	lost, repeated := u.checkRecords(got, want)
@@ -89,6 +91,39 @@ func TestNullKeysTombstonesAndEqualHeadersPassAsTheyCame(t *testing.T) {
 		t.Errorf("%d records became error events", job.Sum(failed))
 	}
 	report.add(line{suite: t.Name(), rounds: u.rounds, events: n, lost: lost, repeated: repeated})
+}
+
+// checkPassed holds what two workers, one after the other, have counted of n records to what the broker has. before is how
+// many offsets it had when the second one began.
+func (u *suite) checkPassed(first, last *worker, n, before int) {
+	u.t.Helper()
+	e, wrote := endedBy(u.t, first.Log()), len(recordsOf(u.t, u.c, u.output, ""))
+	u.checkCounters(last, float64(wrote)-float64(e.Outputs), false)
+	m := last.Metrics()
+	rest := float64(int64(n) - e.Read)
+	for name, want := range map[string]float64{
+		"enricher_events_read_total": rest, "enricher_errors_total": 0, "enricher_rewinds_total": 0, "enricher_restarts_total": 0,
+		"enricher_source_skipped_total": 0, "enricher_source_passed_over_total": 0,
+	} {
+		if got := m.Value(name); got != want {
+			u.t.Errorf("the second worker has counted %s=%.0f, want %.0f: the first has ended with %+v, and the input has %d records", name, got, want, e, n)
+		}
+	}
+	if events := m.ByLabel("enricher_events_total", "outcome"); events["emitted"] != rest || events["dropped"]+events["error"] != 0 {
+		u.t.Errorf("the second worker has counted the events %v, want %.0f emitted: the first has ended with %+v, and the input has %d records", events, rest, e, n)
+	}
+	if want := (ended{Read: e.Read, Emitted: e.Read, Outputs: e.Read}); e != want || e.Read == 0 || wrote != n {
+		u.t.Errorf("the first worker has ended with %+v, want %+v: the broker has %d outputs of %d records", e, want, wrote, n)
+	}
+	kept := u.commits()
+	offsets, commits, _ := countCommits(kept[before:])
+	if ok, tried := m.Value("enricher_commits_total", "outcome=ok"), m.Value("enricher_commits_total"); ok > float64(offsets) || tried < float64(commits) || ok != tried {
+		u.t.Errorf("the second worker has counted %.0f commits, %.0f with those that failed, and the broker has %d of %d offsets of it", ok, tried, commits, offsets)
+	}
+	if seen := first.watch.Last().Commits; seen > float64(before) {
+		u.t.Errorf("the first worker has counted %.0f commits, and the broker has %d offsets of it", seen, before)
+	}
+	u.t.Logf("agreed: the first worker has ended with %+v, the second has counted %.0f, and the broker has %d outputs and %d offsets that were committed", e, rest, wrote, len(kept))
 }
 
 // checkRecords compares what was read to what must be there, each once, and the order of those that have a key.

@@ -7,8 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +20,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/test/internal/job"
-	"github.com/a0c75104/enricher/test/internal/process"
 	"github.com/a0c75104/enricher/test/kafka/cluster"
 )
 
@@ -64,8 +61,13 @@ func newReplayed(t *testing.T, extra string) *replayed {
 		all = append(all, &kgo.Record{Key: rec.Key, Value: rec.Value, Headers: headers})
 	}
 	must(t, cl.ProduceSync(within(t, patience), all...).FirstErr())
-	if _, log, err := r.enricher(r.file(`process: [{jq: 'error("down")'}]`, "until: latest"), "run").output(); err != nil {
+	_, log, err := r.enricher(r.file(`process: [{jq: 'error("down")'}]`, "until: latest"), "run", "--log-format", "json").output()
+	if err != nil {
 		t.Fatalf("the run whose events fail: %v\n%s", err, log)
+	}
+	there := len(recordsOf(t, r.c, r.p.errors, ""))
+	if e := endedBy(t, log); e != (ended{Read: replayEvents, Errors: replayEvents}) || there != replayEvents {
+		t.Errorf("the run whose events fail has ended with %+v, and the broker has %d error events of %d", e, there, replayEvents)
 	}
 	return r
 }
@@ -112,14 +114,65 @@ func (in *invocation) output() (out, log string, err error) {
 	return in.out.String(), in.log.String(), err
 }
 
-// replay replays to the end and returns the summary.
+// replay replays to the end and returns the summary, which has to be what the broker has of that run.
 func (r *replayed) replay(file string, args ...string) string {
 	r.t.Helper()
-	out, log, err := r.enricher(file, append([]string{"replay"}, args...)...).output()
-	if err != nil {
-		r.t.Fatalf("enricher replay %q: %v\n%s%s", args, err, out, log)
+	return r.replayBehind(0, file, args...)
+}
+
+// replayBehind is replay where runs before that were killed may have finished so many events beyond what is committed.
+func (r *replayed) replayBehind(finished int, file string, args ...string) string {
+	r.t.Helper()
+	ends := func(topic string) stretch { // of what is there: it is read later, once what a killed run has open is aborted
+		to, err := job.Ends(r.t.Context(), r.c.Admin, topic)
+		must(r.t, err)
+		return stretch{to: to}
 	}
-	return out
+	old, out, began := ends(r.p.errors), ends(r.p.out), time.Now()
+	summary, log, err := r.enricher(file, append([]string{"replay"}, args...)...).output()
+	if err != nil {
+		r.t.Fatalf("enricher replay %q: %v\n%s%s", args, err, summary, log)
+	}
+	part := r.looked(summary, began)
+	errors, outputs := recordsOf(r.t, r.c, r.p.errors, ""), recordsOf(r.t, r.c, r.p.out, "")
+	there, had := int(old.of(errors)), int(part.of(errors))
+	sent, failed, looked := len(outputs)-int(out.of(outputs)), len(errors)-there, 0
+	for _, what := range []string{"events replayed", "would be sent", "passed over by filter", "cut, cannot be replayed", "of other pipelines", "no error events", "--where failed"} {
+		looked += row(r.t, summary, what)
+	}
+	said := func(what string) int { return row(r.t, summary, what) }
+	if strings.Contains(summary, "would be sent") {
+		if looked != there || sent != 0 || failed != 0 || len(part.to) > 0 && had != 0 {
+			r.t.Errorf("a dry run of %d error events sent %d and %d error events, has come from %v to %v, and says\n%s", there, sent, failed, part.from, part.to, summary)
+		}
+		return summary
+	}
+	if looked > had || looked < had-finished {
+		r.t.Errorf("a replay has looked at %d error events, and the broker has %d from %v to %v, of which %d may be finished before:\n%s", looked, had, part.from, part.to, finished, summary)
+	}
+	if said("sent") != sent || said("failed again") != failed {
+		r.t.Errorf("the broker has %d outputs and %d error events more, and the replay says\n%s", sent, failed, summary)
+	}
+	if said("events replayed") != said("sent")+said("dropped")+said("failed again") || said("unfinished") != 0 || said("given back") != 0 {
+		r.t.Errorf("the events of a replay to the end are not all sent, dropped or failed again:\n%s", summary)
+	}
+	r.t.Logf("replay %q: looked at %d of %d error events, from %v to %v; the broker has %d outputs and %d error events more", args, looked, had, part.from, part.to, sent, failed)
+	return summary
+}
+
+// looked returns how far the group of a replay has come in the error topic since it began, by the broker's log of commits.
+func (r *replayed) looked(summary string, began time.Time) stretch {
+	r.t.Helper()
+	_, group, _ := strings.Cut(summary, ", group ")
+	group, _, _ = strings.Cut(group, "\n")
+	s := stretch{from: map[int32]int64{}, to: map[int32]int64{}}
+	for _, k := range commitsOf(r.t, r.c, group) {
+		if _, begun := s.from[k.partition]; k.at.Before(began) || !begun {
+			s.from[k.partition] = k.offset
+		}
+		s.to[k.partition] = k.offset
+	}
+	return s
 }
 
 // sent returns how often each event is in the output topic, as it came.
@@ -165,8 +218,17 @@ func (r *replayed) sentAs(want func(n int) int) (lost, repeated int) {
 
 var counted = regexp.MustCompile(`(?m)^  (\S.*?) +([\d,]+)(?:  .*)?$`)
 
-// count returns a row of a summary.
+// count returns a row of a summary, which must be there.
 func count(t *testing.T, summary, what string) int {
+	t.Helper()
+	if !regexp.MustCompile("(?m)^  " + regexp.QuoteMeta(what) + " ").MatchString(summary) {
+		t.Fatalf("the summary has no %q:\n%s", what, summary)
+	}
+	return row(t, summary, what)
+}
+
+// row returns a row of a summary, 0 where it is left out.
+func row(t *testing.T, summary, what string) int {
 	t.Helper()
 	for _, m := range counted.FindAllStringSubmatch(summary, -1) {
 		if m[1] == what {
@@ -175,7 +237,6 @@ func count(t *testing.T, summary, what string) int {
 			return n
 		}
 	}
-	t.Fatalf("the summary has no %q:\n%s", what, summary)
 	return 0
 }
 
@@ -226,97 +287,4 @@ func TestReplaysWithDifferentFiltersLeaveNoEventUnsentAndChangeNoByte(t *testing
 		return 2
 	})
 	report.add(line{suite: t.Name(), rounds: 8, events: replayEvents, lost: lost, repeated: repeated})
-}
-
-// A replay that is killed goes on: nothing is lost, and in transactions nothing is sent twice.
-func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
-	for _, c := range []struct{ name, extra string }{
-		{"at least once", ""},
-		{"exactly once", "delivery: exactly_once\ninstance: a\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newReplayed(t, c.extra)
-			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				pause(t, 10*time.Millisecond)
-				_, _ = w.Write([]byte("{}"))
-			}))
-			defer api.Close()
-			slow := r.file(fmt.Sprintf("process:\n  - http: {url: %s/x, allow_hosts: [127.0.0.1], into: .content}\n  - jq: del(.content)", api.URL), "")
-			// The job itself, under the same instance, for as long as all the replays take.
-			beside := r.enricherUntil(t.Context(), r.file("", ""), "run", "--log-level", "warn")
-			worker, err := process.Start(beside.cmd)
-			must(t, err)
-			works := func() {
-				t.Helper()
-				before := sum(r.c, t, r.p.out)
-				put(t, r.c, r.p.in, 0, "{}")
-				waitFor(t, "the job beside the replays works", func() bool { return sum(r.c, t, r.p.out) > before })
-			}
-			works()
-			kills, first := rounds(1, 10), sum(r.c, t, r.p.out)
-			for range kills {
-				before := sum(r.c, t, r.p.out)
-				in := r.enricher(slow, "replay", "--type", "expression")
-				p, err := process.Start(in.cmd)
-				must(t, err)
-				waitFor(t, "some events are replayed", func() bool {
-					select {
-					case <-p.Ended():
-						return true
-					default:
-						return sum(r.c, t, r.p.out) >= before+5
-					}
-				})
-				p.Kill()
-				<-p.Ended()
-			}
-			killed := sum(r.c, t, r.p.out) - first // what runs had sent that were killed
-			r.replay(slow, "--type", "expression")
-			if got := count(t, r.replay(slow, "--type", "expression"), "events replayed"); got != 0 {
-				t.Errorf("a run after all was replayed replays %d", got)
-			}
-			works()
-			worker.Terminate()
-			<-worker.Ended()
-			if status, _ := worker.Status(); status != 0 || beside.log.Len() > 0 {
-				t.Errorf("the job beside the replays ended with status %d and says\n%s", status, beside.log.String())
-			}
-			got := map[int]int{}
-			records, err := r.c.ReadBack(t.Context(), r.p.out, cluster.ReadOptions{Committed: true, Headers: true})
-			must(t, err)
-			for _, rec := range records {
-				if len(rec.Headers) > 0 { // of the job beside it otherwise
-					n, err := strconv.Atoi(string(rec.Headers[0].Value))
-					must(t, err)
-					got[n]++
-				}
-			}
-			lost, twice := 0, 0
-			for n := range replayEvents {
-				switch {
-				case n%3 == 0 && got[n] > 0:
-					t.Errorf("event %d was not chosen, and sent", n)
-				case n%3 != 0 && got[n] == 0:
-					lost++
-				case got[n] > 1:
-					twice += got[n] - 1
-				}
-			}
-			if lost > 0 || c.extra != "" && twice > 0 {
-				t.Errorf("%d events are lost, and %d were sent twice, after %d kills", lost, twice, kills)
-			}
-			if c.extra != "" {
-				killed = 0 // was aborted, or is not sent again
-			}
-			t.Logf("%d sent twice after %d kills, of runs that had sent %d", twice, kills, killed)
-			report.add(line{suite: t.Name(), rounds: kills, events: replayEvents, lost: lost, repeated: twice, allowed: killed})
-		})
-	}
-}
-
-func sum(c *cluster.Cluster, t *testing.T, topic string) int {
-	t.Helper()
-	ends, err := job.Ends(t.Context(), c.Admin, topic)
-	must(t, err)
-	return int(job.Sum(ends))
 }

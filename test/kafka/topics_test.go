@@ -117,7 +117,7 @@ func TestRecordsThatRetentionHasTakenAreCountedAndPassedOver(t *testing.T) {
 
 	put(t, c, p.in, 0, numbers(60, 10)...)
 	deleteBefore(t, c, p.in, 0, 65)
-	p.books.differs = differences{fails: true}
+	p.books.differs = differences{early: true}
 	in = p.run(t, c, "source.kafka.out_of_range=fail")
 	waitFor(t, "the pipeline ends", func() bool { return in.ended() })
 	err := in.stop()
