@@ -27,12 +27,7 @@ func (l *loop) observeLag() {
 		}
 	}
 	l.s.metrics.lagSec.Set(oldest)
-	if l.s.skipper != nil {
-		now := l.s.skipper.Skipped()
-		l.s.metrics.skipped.Add(float64(now - l.skipped))
-		l.skipped = now
-	}
-	l.countStalls()
+	l.countFound()
 	l.s.setStall(cmp.Or(l.watch(), stall))
 }
 
@@ -83,8 +78,13 @@ func (s *Stream) setStall(err error) {
 	s.stall = err
 }
 
-// countStalls adds what source and sinks have found since they were last asked.
-func (l *loop) countStalls() {
+// countFound adds what source and sinks have found since they were last asked: records that were gone, and what stood still.
+func (l *loop) countFound() {
+	if l.s.skipper != nil {
+		now := l.s.skipper.Skipped()
+		l.s.metrics.skipped.Add(float64(now - l.skipped))
+		l.skipped = now
+	}
 	parts := []any{l.s.source}
 	for _, n := range l.s.sinks() {
 		parts = append(parts, n.sink)

@@ -141,6 +141,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.advance()
 		l.rearm(tick)
 	}
+	l.countFound() // a stream that is started again asks other parts
 	return l.failure
 }
 
