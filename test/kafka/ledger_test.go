@@ -4,12 +4,13 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/test/internal/job"
@@ -129,16 +130,19 @@ func (l *ledger) look() picture {
 		return err == nil && missing == nil
 	})
 	p.commits = len(commitsOf(l.t, l.c, l.p.group))
-	starts, err := l.c.Admin.ListStartOffsets(ctx, l.p.in)
-	must(l.t, err)
-	for partition, o := range starts[l.p.in] {
-		must(l.t, o.Err)
-		p.first[partition] = o.Offset
-	}
-	for topic, into := range map[string]*map[int32]int64{l.p.in: &p.end, l.p.out: &p.out, l.p.errors: &p.errors} {
-		*into, err = job.Ends(ctx, l.c.Admin, topic)
-		must(l.t, err)
-	}
+	job.WaitFor(l.t, patience, "the broker tells what the topics of "+l.p.group+" have", func() bool { // one that was just made may not be known
+		starts, err := l.c.Admin.ListStartOffsets(ctx, l.p.in)
+		if err == nil {
+			err = starts.Error()
+		}
+		starts.Each(func(o kadm.ListedOffset) { p.first[o.Partition] = o.Offset })
+		for topic, into := range map[string]*map[int32]int64{l.p.in: &p.end, l.p.out: &p.out, l.p.errors: &p.errors} {
+			var unknown error
+			*into, unknown = job.Ends(ctx, l.c.Admin, topic)
+			err = errors.Join(err, unknown)
+		}
+		return err == nil
+	})
 	return p
 }
 
@@ -321,8 +325,8 @@ func (l *ledger) compare() {
 		len(l.ended), l.p.group, s, there.input, there.gone, outputs, failed)
 }
 
-// compareCommits holds the commits that were counted to those that the broker took. Where a partition begins is committed
-// before it is read, and so is that records were gone: those commits are not counted.
+// compareCommits holds the commits that were counted to those that the broker took. Where a topic begins is committed before
+// it is read, and so is that records were gone: those commits are not counted.
 func (l *ledger) compareCommits(s counts, now picture) {
 	l.t.Helper()
 	all := commitsOf(l.t, l.c, l.p.group)
@@ -341,22 +345,26 @@ func (l *ledger) compareCommits(s counts, now picture) {
 	l.t.Logf("agreed: %d commits were counted, %d with those that failed; the broker has %d of %d offsets, %d of them of where it began", s.commits, s.tried, commits, offsets, uncounted)
 }
 
-// starts returns how many commits from a place on say where partitions begin: those that are the first of each, which are
-// others in a topic that was made again.
+// starts returns how many commits from a place on say where a topic begins: the first of each, also of one that was made
+// again. A partition that is added has none.
 func starts(all []commit, from int) int {
-	known, times := map[string]bool{}, map[time.Time]bool{}
+	first := map[string]int{}
 	for i, c := range all {
-		of := ""
+		of := c.topic
 		for _, field := range strings.Fields(c.metadata) {
 			if strings.HasPrefix(field, "topic=") {
-				of = field
+				of += " " + field
 			}
 		}
-		key := fmt.Sprint(c.topic, " ", c.partition, " ", of)
-		if !known[key] && i >= from {
-			times[c.at] = true
+		if at, known := first[of]; !known || c.at.Before(all[at].at) {
+			first[of] = i
 		}
-		known[key] = true
 	}
-	return len(times)
+	n := 0
+	for _, i := range first {
+		if i >= from {
+			n++
+		}
+	}
+	return n
 }

@@ -56,7 +56,7 @@ func TestNullKeysTombstonesAndEqualHeadersPassAsTheyCame(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{file: recordsFile})
 	n := rounds(2_000, 50_000)
 	want := make([]cluster.Record, n)
-	for i := range want {
+	write := func(i int) {
 		s := shapes[i%len(shapes)]
 		r := &kgo.Record{Topic: u.input, Key: s.key, Headers: append([]kgo.RecordHeader{{Key: "n", Value: []byte(strconv.Itoa(i))}}, s.headers...)}
 		want[i] = cluster.Record{Key: s.key}
@@ -73,11 +73,18 @@ func TestNullKeysTombstonesAndEqualHeadersPassAsTheyCame(t *testing.T) {
 			}
 		})
 	}
+	for i := range n / 2 {
+		write(i)
+	}
 	must(t, u.c.Client.Flush(t.Context()))
 	w := u.start()
 	u.rounds++
 	u.working(w)
 	u.stop(w)
+	for i := n / 2; i < n; i++ {
+		write(i)
+	}
+	must(t, u.c.Client.Flush(t.Context()))
 	before := len(u.commits())
 	last := u.start()
 	u.settle()
