@@ -338,7 +338,7 @@ func (l *ledger) compareCommits(s counts, now picture) {
 	}
 	offsets, commits, _ := countCommits(all[l.from.commits:])
 	uncounted := int64(begun) + gaps
-	if s.commits+uncounted > int64(offsets) || s.tried+uncounted < int64(commits) {
+	if s.commits+uncounted > int64(commits) || s.tried+uncounted < int64(commits) {
 		l.t.Errorf("the pipelines of %s have counted %d commits, %d with those that failed, and the broker has %d commits of %d offsets, %d of them of where it began",
 			l.p.group, s.commits, s.tried, commits, offsets, uncounted)
 	}
