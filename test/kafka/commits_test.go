@@ -68,23 +68,77 @@ func (u *suite) committedBy(w *worker, topic string, kept []commit) map[int32]in
 	return committed
 }
 
-// countCommits returns how many offsets were committed, by how many commits at least, since those of one commit have the
-// same time, and of how many topics. One that has in it what was committed already is the same commit sent again: a
+// lastCommit returns when the broker took the last commit of a worker, by the partitions that it had then.
+func (u *suite) lastCommit(w *worker, kept []commit) time.Time {
+	var last time.Time
+	assigned := u.assignments()
+	for _, c := range kept {
+		var owner assignment
+		for _, a := range assigned {
+			if a.topic == c.topic && a.partition == c.partition && a.at.After(owner.at) && !a.at.Truncate(time.Millisecond).After(c.at) {
+				owner = a
+			}
+		}
+		if owner.worker == w.Name && c.at.After(last) {
+			last = c.at
+		}
+	}
+	return last
+}
+
+// since returns how many outputs of a worker that was killed have left since its last commit. That is to be no longer ago
+// than some seconds, whatever the machine does beside: without commits the number would bound nothing.
+func (u *suite) since(w *worker, made []job.Output, times map[job.Place]time.Time, kept []commit) int {
+	u.t.Helper()
+	n, last := 0, u.lastCommit(w, kept)
+	first := w.crashedAt
+	for _, o := range made {
+		if at := times[job.Place{Partition: o.Partition, Offset: o.Offset}]; !at.Before(last) {
+			n++
+			first = minTime(first, at)
+		}
+	}
+	if d := w.crashedAt.Sub(first); d > longestWithoutCommit {
+		u.t.Errorf("%s was killed %v after the first of %d outputs that left after its last commit", w.Name, d, n)
+	}
+	return n
+}
+
+// longestWithoutCommit is how long outputs of a worker may leave without a commit, where nothing is wrong with the brokers.
+const longestWithoutCommit = 5 * time.Second
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// countCommits returns how many requests to commit the broker took, how many of them had something new in them, and of how many
+// topics. The offsets of one request follow each other and have the same time; two that came within a millisecond from
+// different workers count as one. A request that has in it what was committed already is the same one sent again: a
 // coordinator that moves takes it, and does not come to answer.
-func countCommits(all []commit) (offsets, commits, topics int) {
+func countCommits(all []commit) (requests, anew, topics int) {
 	type place struct {
 		topic     string
 		partition int32
 	}
-	newest, anew, names := map[place]commit{}, map[time.Time]bool{}, map[string]bool{}
+	newest, names := map[place]commit{}, map[string]bool{}
+	var at time.Time
+	in, counted := map[place]bool{}, false // of the request that is looked at
 	for _, c := range all {
-		at := place{c.topic, c.partition}
-		if last, any := newest[at]; !any || last.offset != c.offset || last.metadata != c.metadata {
-			anew[c.at] = true
+		of := place{c.topic, c.partition}
+		if requests == 0 || !c.at.Equal(at) || in[of] {
+			requests++
+			at, in, counted = c.at, map[place]bool{}, false
 		}
-		newest[at], names[c.topic] = c, true
+		in[of], names[c.topic] = true, true
+		if last, any := newest[of]; !counted && (!any || last.offset != c.offset || last.metadata != c.metadata) {
+			anew, counted = anew+1, true
+		}
+		newest[of] = c
 	}
-	return len(all), len(anew), len(names)
+	return requests, anew, len(names)
 }
 
 // checkStarts holds where each assignment began to what was committed when it did: an assignment that began before that

@@ -336,13 +336,13 @@ func (l *ledger) compareCommits(s counts, now picture) {
 			gaps++
 		}
 	}
-	offsets, commits, _ := countCommits(all[l.from.commits:])
+	requests, anew, _ := countCommits(all[l.from.commits:])
 	uncounted := int64(begun) + gaps
-	if s.commits+uncounted > int64(commits) || s.tried+uncounted < int64(commits) {
-		l.t.Errorf("the pipelines of %s have counted %d commits, %d with those that failed, and the broker has %d commits of %d offsets, %d of them of where it began",
-			l.p.group, s.commits, s.tried, commits, offsets, uncounted)
+	if s.commits+uncounted > int64(requests) || s.tried+uncounted < int64(anew) {
+		l.t.Errorf("the pipelines of %s have counted %d commits, %d with those that failed, and the broker has %d, %d of them with something new and %d of where it began",
+			l.p.group, s.commits, s.tried, requests, anew, uncounted)
 	}
-	l.t.Logf("agreed: %d commits were counted, %d with those that failed; the broker has %d of %d offsets, %d of them of where it began", s.commits, s.tried, commits, offsets, uncounted)
+	l.t.Logf("agreed: %d commits were counted, %d with those that failed; the broker has %d, %d of them of where it began", s.commits, s.tried, requests, uncounted)
 }
 
 // starts returns how many commits from a place on say where a topic begins: the first of each, also of one that was made

@@ -5,6 +5,7 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,9 @@ type setup struct {
 	same   bool                // what events have beside their 1.5 kB is easily compressed
 	sample time.Duration       // between two looks at a worker; 25ms
 }
+
+// commitInterval is that of the pipeline files of suites.
+const commitInterval = 200 * time.Millisecond
 
 // suiteFile is the pipeline of a suite. Marks between % are filled in.
 const suiteFile = `
@@ -123,6 +127,10 @@ type worker struct {
 	crashed   bool // what it had in flight may be repeated
 	crashedAt time.Time
 	sleeps    []sleep
+	once      bool // it works in transactions
+
+	rested                bool    // it had nothing to do when it was stopped
+	moved, commits, tried float64 // what it had counted then: events to the topic in between, commits that succeeded, and all
 }
 
 // start starts a worker, with overrides.
@@ -131,9 +139,11 @@ func (u *suite) start(set ...string) *worker {
 	file := strings.NewReplacer("%SINK_BROKERS%", `["`+strings.Join(u.sink.Brokers(), `", "`)+`"]`,
 		"%GROUP%", u.group, "%KAFKA%", u.setup.connection, "%INPUT%", u.input, "%OUTPUT%", u.output,
 		"%ERRORS%", u.errors, "%API%", u.api.URL, "%LIMIT%", fmt.Sprint(u.setup.limit)).Replace(u.setup.file)
-	w := &worker{Worker: job.StartWorker(u.t, job.WorkerConfig{
-		Binary: enricherBinary, File: file, Set: append(append([]string{}, u.setup.set...), set...), Patience: patience,
-	})}
+	set = append(slices.Clone(u.setup.set), set...)
+	w := &worker{
+		Worker: job.StartWorker(u.t, job.WorkerConfig{Binary: enricherBinary, File: file, Set: set, Patience: patience}),
+		once:   slices.Contains(set, "delivery=exactly_once"),
+	}
 	w.watch = job.NewWatch(w.Worker, u.setup.sample)
 	u.workers = append(u.workers, w)
 	return w

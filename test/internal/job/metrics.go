@@ -66,15 +66,18 @@ func (f Families) ByLabel(name string, labels ...string) map[string]float64 {
 
 // Sample is what a worker told, and the kernel of it, at some time.
 type Sample struct {
-	Commits  float64 // that succeeded
-	Tried    float64 // commits, whatever became of them
-	Emitted  float64 // events
-	InFlight float64 // events
-	Resident float64 // bytes in memory, at most so far
-	Read     float64 // events
-	Outputs  float64 // records
-	Errors   float64 // error events
-	Over     float64 // events that were passed over
+	At       time.Time // when it was asked
+	Commits  float64   // that succeeded
+	Tried    float64   // commits, whatever became of them
+	Emitted  float64   // events
+	Dropped  float64   // events
+	InFlight float64   // events
+	Resident float64   // bytes in memory, at most so far
+	Read     float64   // events
+	Outputs  float64   // records
+	Errors   float64   // error events
+	Over     float64   // events that were passed over
+	Moved    float64   // events that were written to the topic in between
 }
 
 // Watch reads the metrics of a worker all the time, until the worker has ended.
@@ -100,17 +103,21 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		asked := time.Now()
 		if metrics, err := w.Scrape(ctx); err == nil { // otherwise the worker has ended, or has no time now
 			f.add(Sample{
+				At:       asked,
 				Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
 				Tried:    metrics.Value("enricher_commits_total"),
 				Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
+				Dropped:  metrics.Value("enricher_events_total", "outcome=dropped"),
 				InFlight: metrics.Value("enricher_in_flight_events"),
 				Resident: PeakResident(w.Pid),
 				Read:     metrics.Value("enricher_events_read_total"),
 				Outputs:  metrics.Value("enricher_outputs_total"),
 				Errors:   metrics.Value("enricher_errors_total"),
 				Over:     metrics.Value("enricher_source_passed_over_total"),
+				Moved:    metrics.Value("enricher_repartitioned_total"),
 			})
 		}
 		select {

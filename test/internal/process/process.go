@@ -97,6 +97,12 @@ func (p *Process) Running() bool {
 	}
 }
 
+// EndedAt waits until the process has ended, and returns when.
+func (p *Process) EndedAt() time.Time {
+	<-p.ended
+	return p.endedAt
+}
+
 // Status waits until the process has ended, and returns its exit status, -1 if it was killed, and how long the
 // end took from when it was first asked for; 0 if nobody asked.
 func (p *Process) Status() (status int, took time.Duration) {
