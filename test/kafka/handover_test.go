@@ -4,7 +4,6 @@ package kafka_test
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,17 +13,17 @@ import (
 	"github.com/a0c75104/enricher/test/internal/job"
 )
 
-// taken lets check accept the repeats of a suite that takes the partitions of so many workers away in each round, at most:
-// those that the logs of the workers explain, since a partition was assigned again, or the sink failed, and what had left
-// of it was not committed. checkStarts and mostRepeated bound how much that is.
-func taken(workers int) int { return -workers }
+// taken lets check accept the repeats of a suite that takes partitions away from workers without a crash: those that
+// handedOver explains.
+const taken = -1
 
 // assignment is what a worker has logged of a partition that it was assigned.
 type assignment struct {
 	worker, topic string
 	partition     int32
-	offset        int64 // where it began
-	at            time.Time
+	offset        int64     // where it began
+	beyond        int64     // how many offsets behind that were finished
+	at, logged    time.Time // it is known from at on, and was logged then or, after a pause, later
 }
 
 // assignments returns those of all workers, in the order of each log.
@@ -32,7 +31,7 @@ func (u *suite) assignments() []assignment {
 	var all []assignment
 	for _, w := range u.workers {
 		for _, l := range w.logged("partition assigned") {
-			all = append(all, assignment{w.Name, l.Topic, l.Partition, l.Offset, w.awake(l.Time)})
+			all = append(all, l.assignmentOf(w))
 		}
 	}
 	return all
@@ -44,6 +43,11 @@ type logLine struct {
 	Msg, Topic string
 	Partition  int32
 	Offset     int64
+	Beyond     int64 `json:"finished_beyond"`
+}
+
+func (l logLine) assignmentOf(w *worker) assignment {
+	return assignment{w.Name, l.Topic, l.Partition, l.Offset, l.Beyond, w.awake(l.Time), l.Time}
 }
 
 // logged returns the lines of a log whose message begins so.
@@ -93,76 +97,55 @@ func (u *suite) times() map[job.Place]time.Time {
 	return found
 }
 
-// unexplained returns how many outputs there are for which there was no reading: a worker writes an event once for each
-// time that it had been assigned its partition at or before it until then, or had gone back after a failure of the sink.
-// Behind a repartition topic that is not known, since another worker reads what one has read.
-func (u *suite) unexplained(outputs []job.Output, times map[job.Place]time.Time) int {
-	if u.through() {
-		return 0
-	}
-	taken := map[string][]assignment{}
-	for _, a := range u.assignments() {
-		if a.topic == u.input {
-			taken[a.worker] = append(taken[a.worker], a)
-		}
-	}
-	n := 0
-	for name, of := range job.ByOwner(outputs) {
-		var back []logLine
-		for _, w := range u.workers {
-			if w.Name == name {
-				back = append(w.logged("sink failed: going back"), w.logged("transaction lost: going back")...)
-			}
-		}
-		made := map[int]int{}
-		for _, o := range of {
-			made[o.ID]++
-			from, written := u.events[o.ID], times[job.Place{Partition: o.Partition, Offset: o.Offset}]
-			readings := 0
-			for _, a := range taken[name] {
-				if a.partition == from.Partition && a.offset <= from.Offset && !a.at.Truncate(time.Millisecond).After(written) {
-					readings++
-				}
-			}
-			for _, l := range back {
-				if !l.Time.After(written) {
-					readings++
-				}
-			}
-			if made[o.ID] > readings {
-				n++
-			}
-		}
-	}
-	return n
+// unanswered is how long a commit waits for an answer at most, be it of a broker that has passed the group on to another, or
+// of a group that waits for a member whose connection was cut.
+const unanswered = 10 * time.Second
+
+// fault is a time in which commits had a reason to fail, and for how long after it to wait.
+type fault struct {
+	sleep
+	after time.Duration
 }
 
-// mostRepeated returns how many outputs may be repeated: in each round those that workers had in flight, and those that
-// left since the last commit.
-func (u *suite) mostRepeated(workers int, times map[job.Place]time.Time, kept []commit) int {
-	since := mostBetween(slices.Collect(maps.Values(times)), kept)
-	u.t.Logf("at most %d outputs left between two commits", since)
-	return u.rounds * (workers*u.setup.limit + since)
+// fault notes that commits have a reason to fail until over is called, and to wait for a time after it.
+func (u *suite) fault() (over func(after time.Duration)) {
+	f := &fault{sleep: sleep{from: time.Now(), to: time.Now().Add(time.Hour)}}
+	u.faults = append(u.faults, f)
+	return func(after time.Duration) { f.to, f.after = time.Now(), after }
 }
 
-// mostBetween returns how much of what happened at some times did so between two commits of the group at most. Brokers
-// that are away take none; what happens later than five seconds after one has no such reason.
-func mostBetween(times []time.Time, kept []commit) int {
-	slices.SortFunc(times, time.Time.Compare)
-	var commits []time.Time
-	for _, c := range kept {
-		commits = append(commits, c.at)
+// faulty reports whether a time had something of a fault in it.
+func (u *suite) faulty(from, to time.Time) bool {
+	return slices.ContainsFunc(u.faults, func(f *fault) bool { return f.from.Before(to) && f.to.After(from) })
+}
+
+// well returns in how much of a time nothing kept a worker from committing: no fault, no pause of its own, and no wait of
+// the group for a worker that was killed.
+func (u *suite) well(name string, from, to time.Time) time.Duration {
+	var bad []sleep
+	for _, f := range u.faults {
+		bad = append(bad, sleep{f.from, f.to.Add(f.after)})
 	}
-	slices.SortFunc(commits, time.Time.Compare)
-	most, next := 0, 0
-	for i, at := range commits {
-		n := 0
-		for ; next < len(times) && (i == len(commits)-1 || times[next].Before(commits[i+1])); next++ {
-			if d := times[next].Sub(at); d >= 0 && d < 5*time.Second {
-				n++
-			}
+	for _, w := range u.workers {
+		switch {
+		case w.Name == name:
+			bad = append(bad, w.sleeps...)
+		case w.crashed:
+			bad = append(bad, sleep{w.crashedAt, w.crashedAt.Add(unanswered)})
 		}
-		most = max(most, n)
 	}
-	return most
+	slices.SortFunc(bad, func(a, b sleep) int { return a.from.Compare(b.from) })
+	well := to.Sub(from)
+	for _, f := range bad {
+		if f.from.Before(from) {
+			f.from = from
+		}
+		if f.to.After(to) {
+			f.to = to
+		}
+		if d := f.to.Sub(f.from); d > 0 {
+			well, from = well-d, f.to
+		}
+	}
+	return well
 }

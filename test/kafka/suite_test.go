@@ -33,6 +33,7 @@ type suite struct {
 	workers []*worker // all that were started
 	feeding *feed
 	rounds  int
+	faults  []*fault
 
 	gone  map[int]bool    // events that the input no longer had when they could have been read
 	until map[int32]int64 // where a bounded read ends; nil: nowhere

@@ -68,9 +68,9 @@ func TestABoundedReadOfWorkersOfWhichOneIsKilledEndsWithAllOfIt(t *testing.T) {
 				must(t, err)
 				return fmt.Sprint(stable.Offsets()) == fmt.Sprint(all.Offsets())
 			})
-			allowed := u.caused(taken(2))
+			allowed := u.caused(taken)
 			if u.through() {
-				allowed = func(b books, kept []commit) int { return way.explained(u, b.outputs, kept) }
+				allowed = func(b books, kept []commit) int { return way.explained(u, b, kept) }
 			}
 			if tt.once {
 				allowed = nothing
