@@ -225,6 +225,9 @@ func (s *Source) Open(ctx context.Context, a streammanager.Assignments) error {
 	if s.cfg.Repartition != nil {
 		s.watching.Go(func() { s.keepThrough(s.calls) })
 	}
+	if s.tx != nil {
+		s.watching.Go(func() { s.tx.takeOver(s.calls) })
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/a0c75104/enricher/streammanager"
@@ -149,3 +150,19 @@ func (t *Transaction) open(ctx context.Context) (*kgo.Client, error) {
 	}
 	return session.Client(), nil
 }
+
+// takeOver has the brokers abort at once what a worker of the same id may have left open when it was killed, and not only
+// when something is written: until then readers see nothing behind it, and where it had offsets in it the group waits for it.
+// What the brokers refuse for good the first write is told too, and says.
+func (t *Transaction) takeOver(ctx context.Context) {
+	for {
+		_, _, err := t.session.Client().ProducerID(ctx)
+		var refused *kerr.Error
+		if err == nil || errors.As(err, &refused) && !refused.Retriable || !pause(ctx, takeOverAgain) {
+			return
+		}
+	}
+}
+
+// takeOverAgain is the pause before brokers that did not answer are asked again.
+const takeOverAgain = time.Second
