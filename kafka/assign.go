@@ -16,6 +16,9 @@ func (s *Source) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	if s.beyondThrough(added) {
 		s.lookSoon()
 	}
+	if s.newcomer() {
+		s.expel() // what it holds still may have been another's meanwhile
+	}
 	member, _ := s.cl.GroupMetadata()
 	s.mu.Lock()
 	defer s.mu.Unlock()

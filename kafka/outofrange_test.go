@@ -54,7 +54,8 @@ func TestAWorkerThatStoodStillBeforeARepartitionTopicComesBack(t *testing.T) {
 		write(t, cl, between, 0, 0, 20)
 		r.poll(t, 20)
 		at30, p0 := at(map[tp]int64{{Topic: between}: 30}), tp{Topic: between}
-		r.src.Pause(p0) // it stands still
+		r.src.Pause(p0)             // it stands still
+		time.Sleep(5 * time.Second) // a fetch that was under way has ended
 		write(t, cl, between, 0, 20, 10)
 		if err := errors.Join(r.src.Commit(t.Context(), at30), c.DeleteRecords(between, 0, 30)); err != nil { // in place of the other worker
 			t.Fatal(err)

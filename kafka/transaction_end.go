@@ -100,6 +100,9 @@ func (s *transactSource) place(positions map[streammanager.TopicPartition]stream
 	all, still := s.ofMine(positions)
 	room := int(s.room.Load())
 	return func(req *kmsg.TxnOffsetCommitRequest) error {
+		if s.isAnother(req.MemberID) {
+			return errNewcomer
+		}
 		if err := still(); err != nil {
 			return err
 		}
