@@ -1,12 +1,10 @@
 package kafka
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -38,7 +36,7 @@ func (c *Connection) check(side Side) (*settings, error) {
 		}
 	}
 	set, err := newSettings(side, c.Options)
-	errs = append(errs, c.TLS.Check(), c.SASL.Check(), err)
+	errs = append(errs, CheckTLS(c.TLS), c.SASL.Check(), err)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -76,40 +74,13 @@ func CheckTopic(topic string) error {
 	return nil
 }
 
-// Check reads the files of t and returns a KeyError for each that cannot be used, joined. A nil t is well.
-func (t *TLS) Check() error {
+// CheckTLS reads the files of t and returns a KeyError for each that cannot be used, joined. A nil t is well.
+func CheckTLS(t *TLS) error {
 	if t == nil {
 		return nil
 	}
-	_, err := t.config()
+	_, err := tlsConfig(t)
 	return err
-}
-
-func (t *TLS) checkPair() error {
-	switch {
-	case t.CertFile != "" && t.KeyFile == "":
-		return keyErrorf("tls.cert_file", "is given without key_file: they belong together")
-	case t.CertFile == "" && t.KeyFile != "":
-		return keyErrorf("tls.key_file", "is given without cert_file: they belong together")
-	}
-	return nil
-}
-
-// pair reads the certificate that this client shows.
-func (t *TLS) pair() (tls.Certificate, error) {
-	cert, err := os.ReadFile(t.CertFile)
-	if err != nil {
-		return tls.Certificate{}, keyErrorf("tls.cert_file", "reading the certificate: %w", err)
-	}
-	key, err := os.ReadFile(t.KeyFile)
-	if err != nil {
-		return tls.Certificate{}, keyErrorf("tls.key_file", "reading the key: %w", err)
-	}
-	both, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return both, keyErrorf("tls.cert_file", "reading %q with the key_file %q: %w", t.CertFile, t.KeyFile, err)
-	}
-	return both, nil
 }
 
 // Check returns a KeyError for each setting that the mechanism cannot do with or without, joined. A nil s

@@ -61,7 +61,7 @@ func (c *Connection) dialer() func(ctx context.Context, network, addr string) (n
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		cfg, err := c.TLS.config()
+		cfg, err := tlsConfig(c.TLS)
 		if err != nil {
 			return nil, err
 		}

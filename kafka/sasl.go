@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/a0c75104/enricher/secrets"
 )
 
 // SASL says how to log in. Its files are read again for each login.
@@ -62,15 +63,11 @@ func (s *SASL) password() (string, error) {
 	return secretFile("password_file", s.PasswordFile)
 }
 
-// secretFile reads a secret; one newline at its end does not belong to it.
+// secretFile reads the secret that key names the file of.
 func secretFile(key, path string) (string, error) {
-	b, err := os.ReadFile(path)
+	secret, err := secrets.Read(path)
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", key, err)
-	}
-	secret := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
-	if secret == "" {
-		return "", fmt.Errorf("reading %s: %q is empty", key, path)
 	}
 	return secret, nil
 }

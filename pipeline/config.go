@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/secrets"
 )
 
 // config is a pipeline file. The tags of its fields are the one declaration of each key: yaml is its
@@ -36,7 +37,7 @@ type config struct {
 type connection struct {
 	Brokers []string         `yaml:"brokers" doc:"list of host:port; embedded: a broker inside the process, on loopback, for trying things out"`
 	DataDir string           `yaml:"data_dir" doc:"directory in which the embedded broker keeps its data; left out: in memory"`
-	TLS     tlsConfig        `yaml:"tls" doc:"true, or {ca_file, cert_file, key_file, server_name, insecure_skip_verify}"`
+	TLS     *secrets.TLS     `yaml:"tls" doc:"true, or {ca_file, cert_file, key_file, server_name, insecure_skip_verify}"`
 	SASL    *saslConfig      `yaml:"sasl" doc:"how to log in"`
 	Options map[string]value `yaml:"options" doc:"client settings by Kafka's own names, such as fetch.max.bytes or linger.ms"`
 }

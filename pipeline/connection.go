@@ -18,7 +18,7 @@ const embedded = "embedded"
 func (c connection) or(def connection) connection {
 	if len(c.Brokers) == 0 {
 		c.Brokers = def.Brokers
-		if !c.TLS.given {
+		if c.TLS == nil {
 			c.TLS = def.TLS
 		}
 		if c.SASL == nil {
@@ -57,7 +57,7 @@ func (c *checker) connection(path string, conn connection) {
 		}
 	}
 	if conn.embedded() {
-		if conn.TLS.On {
+		if conn.encryption() != nil {
 			c.problem(at("tls"), "the embedded broker speaks no TLS")
 		}
 		if conn.SASL != nil {
@@ -69,21 +69,19 @@ func (c *checker) connection(path string, conn connection) {
 		c.problem(at("data_dir"), "belongs to brokers: embedded")
 	}
 	if !c.fault(at("tls")) {
-		c.settings(path, conn.TLS.client().Check())
+		c.settings(path, kafka.CheckTLS(conn.encryption()))
 	}
 	if !c.fault(at("sasl")) {
 		c.settings(path, conn.SASL.client().Check())
 	}
 }
 
-// client returns what t says to the client, nil where that is nothing.
-func (t tlsConfig) client() *kafka.TLS {
-	if !t.On {
+// encryption returns what the client is told of TLS, nil where there is none.
+func (c connection) encryption() *kafka.TLS {
+	if c.TLS == nil || c.TLS.Off {
 		return nil
 	}
-	return &kafka.TLS{
-		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
-	}
+	return c.TLS
 }
 
 // client returns what s says to the client, nil where that is nothing.

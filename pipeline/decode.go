@@ -31,6 +31,9 @@ type custom interface {
 	schema(s *schemer) (map[string]any, string)
 }
 
+// switched is the ability of a struct to be written as true or false too.
+type switched interface{ Switch(on bool) }
+
 // extra takes the keys of a map that its struct does not declare. It reports whether it knew the key.
 type extra func(key, val *node, path string) bool
 
@@ -103,6 +106,12 @@ func (d *decoder) fill(n *node, v reflect.Value, path string, tag reflect.Struct
 	}
 	if isText(v.Type()) {
 		d.scalar(n, v, path, tag)
+		return
+	}
+	if s, ok := v.Addr().Interface().(switched); ok && n.kind == yaml.ScalarNode {
+		on := false
+		d.scalar(n, reflect.ValueOf(&on).Elem(), path, "")
+		s.Switch(on)
 		return
 	}
 	switch v.Kind() {

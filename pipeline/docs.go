@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/secrets"
 )
 
 // Docs returns the table of all keys as Markdown, made from the declarations that the loader reads by.
@@ -21,7 +22,7 @@ func Docs(specs []functions.Spec) (string, error) {
 	d.section("`kafka`", "kafka", reflect.TypeFor[connection]())
 	d.note("A `kafka:` block below that names no brokers of its own takes brokers, `tls` and `sasl` from here. " +
 		"One that does is another cluster: only `options` are taken over, key by key.")
-	d.section("`kafka.tls`", "tls", reflect.TypeFor[tlsConfig]())
+	d.section("`kafka.tls`", "tls", reflect.TypeFor[secrets.TLS]())
 	d.section("`kafka.sasl`", "sasl", reflect.TypeFor[saslConfig]())
 	d.section("`source.kafka`", "source.kafka", reflect.TypeFor[kafkaSource]())
 	d.section("`source.kafka.start`", "source.kafka.start", reflect.TypeFor[start]())

@@ -35,7 +35,7 @@ func (a *assembly) kafkaConnection(own connection, side kafka.Side) (kafka.Conne
 			out.Options[name] = string(v)
 		}
 	}
-	out.TLS, out.SASL = c.TLS.client(), c.SASL.client()
+	out.TLS, out.SASL = c.encryption(), c.SASL.client()
 	return out, nil
 }
 

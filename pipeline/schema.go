@@ -67,7 +67,13 @@ func (s *schemer) of(t reflect.Type, tag reflect.StructTag) (map[string]any, str
 		return c.schema(s)
 	}
 	if _, ok := v.Interface().(yaml.Unmarshaler); ok {
+		if w, ok := v.Interface().(interface{ Words() string }); ok {
+			return map[string]any{}, w.Words()
+		}
 		return map[string]any{}, "text or map"
+	}
+	if _, ok := v.Interface().(switched); ok {
+		return anyOf(boolean(), s.object(t)), "true, or map"
 	}
 	if e := tag.Get("enum"); e != "" {
 		known := strings.Split(e, "|")

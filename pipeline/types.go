@@ -142,36 +142,6 @@ func (p *partitionBy) schema(s *schemer) (map[string]any, string) {
 	return anyOf(text(), list(text()), o), "path, list of paths, or map"
 }
 
-// tlsConfig says whether and how connections are encrypted.
-type tlsConfig struct {
-	On                 bool   `yaml:"-"`
-	CAFile             string `yaml:"ca_file" doc:"certificates that servers are checked against; left out: the system's"`
-	CertFile           string `yaml:"cert_file" doc:"certificate that this client shows"`
-	KeyFile            string `yaml:"key_file" doc:"key of that certificate"`
-	ServerName         string `yaml:"server_name" doc:"name that the server's certificate must have; left out: the host"`
-	InsecureSkipVerify bool   `yaml:"insecure_skip_verify" default:"false" doc:"takes any certificate"`
-	given              bool
-}
-
-func (t *tlsConfig) decode(d *decoder, n *node, path string) {
-	t.given = true
-	if n.kind == yaml.ScalarNode {
-		d.scalar(n, reflect.ValueOf(&t.On).Elem(), path, "")
-		return
-	}
-	type plain tlsConfig
-	v := plain(*t)
-	d.structure(n, reflect.ValueOf(&v).Elem(), path, nil)
-	*t = tlsConfig(v)
-	t.On, t.given = true, true
-}
-
-func (t *tlsConfig) schema(s *schemer) (map[string]any, string) {
-	type plain tlsConfig
-	o, _ := s.of(reflect.TypeFor[plain](), "")
-	return anyOf(boolean(), o), "true, or map"
-}
-
 // item is one function of the chain with what stands beside it.
 type item struct {
 	itemKeys
