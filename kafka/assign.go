@@ -46,7 +46,7 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 	}
 	s.tell.Lock()
 	defer s.tell.Unlock()
-	if err := s.hold(starts); err != nil {
+	if err := s.hold(starts, anyTime); err != nil {
 		return nil, err
 	}
 	at := map[string]map[int32]kgo.Offset{}
@@ -61,8 +61,12 @@ func (s *Source) onOffsets(ctx context.Context, fetched map[string]map[int32]kgo
 	return at, nil
 }
 
-// hold tells the stream of partitions. The caller holds tell.
-func (s *Source) hold(starts map[streammanager.TopicPartition]beginning) error {
+// anyTime says of starts that they may have been looked up before this worker was last expelled.
+const anyTime = -1
+
+// hold tells the stream of partitions. What is stale remains so, unless the starts were looked up since the last of so many
+// expulsions: by then others may have come further. The caller holds tell.
+func (s *Source) hold(starts map[streammanager.TopicPartition]beginning, expels int) error {
 	var before []streammanager.TopicPartition
 	told := make(map[streammanager.TopicPartition]streammanager.Position, len(starts))
 	s.mu.Lock()
@@ -71,10 +75,11 @@ func (s *Source) hold(starts map[streammanager.TopicPartition]beginning) error {
 		return context.Canceled
 	}
 	for tp, start := range starts {
-		if s.held[tp] != nil {
-			before = append(before, tp)
-		}
 		h := &holding{start: start, next: start.Offset, seen: start.Offset, until: s.endOf(start), end: -1}
+		if was := s.held[tp]; was != nil {
+			before = append(before, tp)
+			h.stale = was.stale && expels != s.expels
+		}
 		h.ended = h.next >= h.until
 		s.held[tp] = h
 		s.flow(tp) // the one before may have come to its end

@@ -108,9 +108,10 @@ func (b beginning) beside(room int) *string {
 // nothing may be committed for it. The library joins again at once but keeps what it held without a word,
 // so that Poll has to begin anew.
 func (s *Source) expel() {
-	s.expelled.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expelled.Store(true) // together with what is stale: Poll would find nothing to begin anew, and not look again
+	s.expels++
 	for _, h := range s.held {
 		h.stale = true
 	}
@@ -123,6 +124,7 @@ func (s *Source) expel() {
 func (s *Source) beginAnew(ctx context.Context) error {
 	starts, topics := map[streammanager.TopicPartition]beginning{}, map[string]struct{}{}
 	s.mu.Lock()
+	expels := s.expels
 	for tp, h := range s.held {
 		if h.stale {
 			starts[tp] = h.start.elsewhere(h.start.Offset)
@@ -152,7 +154,7 @@ func (s *Source) beginAnew(ctx context.Context) error {
 		return s.held[tp] == nil || !s.held[tp].stale
 	})
 	s.mu.Unlock()
-	err := s.hold(starts)
+	err := s.hold(starts, expels)
 	s.tell.Unlock()
 	if err == nil { // an error means that the source closes
 		s.Rewind(offsets(starts))

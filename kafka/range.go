@@ -101,7 +101,7 @@ func (s *Source) resume(tp streammanager.TopicPartition, h *holding, at, to int6
 		return false
 	}
 	if to < at { // records below those that the stream has seen would be taken for repeated ones
-		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}) // an error means that the source closes
+		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(to)}, anyTime) // an error means that the source closes
 	}
 	s.setOffsets(map[streammanager.TopicPartition]int64{tp: to}, to <= at) // what was not there, the stream was not told of
 	return true
@@ -153,6 +153,6 @@ func (s *Source) retell(tp streammanager.TopicPartition, at int64) {
 	h := s.held[tp]
 	s.mu.Unlock()
 	if h != nil {
-		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(at)}) // an error means that the source closes
+		_ = s.hold(map[streammanager.TopicPartition]beginning{tp: h.start.elsewhere(at)}, anyTime) // an error means that the source closes
 	}
 }

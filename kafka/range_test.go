@@ -68,7 +68,7 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 			given = true
 			s.onLost(context.Background(), nil, map[string][]int32{"in": {0}})
 			s.tell.Lock()
-			if err := s.hold(map[streammanager.TopicPartition]beginning{tp: {}}); err != nil {
+			if err := s.hold(map[streammanager.TopicPartition]beginning{tp: {}}, anyTime); err != nil {
 				t.Error(err)
 			}
 			s.tell.Unlock()

@@ -92,6 +92,7 @@ type Source struct {
 	bare    map[string]bool    // topics in which nothing lies between start and until of a bounded read
 	came    map[string]int64   // how far the group had come in topics of a bounded read when this worker first looked
 	further bool               // it has come further since
+	expels  int                // how often this worker was expelled
 
 	stalls
 	ids     identities
@@ -103,7 +104,7 @@ type Source struct {
 
 	settling atomic.Int32 // starts of topics that are not settled
 
-	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew
+	expelled atomic.Bool // some of held is stale, and Poll has to begin it anew; set with mu held
 	skipped  atomic.Int64
 	room     atomic.Int64 // bytes of metadata that brokers take beside an offset
 	waits    atomic.Bool  // for its first place in the group, for longer than that takes by itself
