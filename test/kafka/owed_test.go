@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/a0c75104/enricher/test/internal/job"
@@ -104,8 +105,8 @@ func (u *suite) owes(t *turn, kept []commit) owed {
 			wrong(m, "although it was committed as finished")
 		case orderly:
 			wrong(m, "although it was given back in good order")
-		case m.at.Before(t.kept.Truncate(time.Millisecond)):
-			o.before = append(o.before, m)
+		case m.at.Before(t.kept.Truncate(time.Millisecond)) && u.well(t.worker, m.at, t.kept) == t.kept.Sub(m.at):
+			o.before = append(o.before, m) // else the commit may have been on its way since before the fault
 		case t.how == back || t.how == lost && m.at.After(t.end):
 			o.after = append(o.after, m)
 		case len(o.since) > 0 && u.well(t.worker, o.since[0].at, m.at) > uncommitted:
@@ -145,5 +146,33 @@ func (f flights) check(u *suite, when string, near time.Duration) {
 				u.t.Errorf("%s had %d in flight %s at %v, want at most %d", worker, n, when, l.at, u.setup.limit)
 			}
 		}
+	}
+}
+
+// A commit that is held up says what was finished when it was sent, and the broker notes when it took it: what has left in
+// between was not in flight, and may be far more than the limit.
+func TestWhatLeftWhileACommitWasHeldUpIsNotTakenForInFlight(t *testing.T) {
+	began := time.Now().Truncate(time.Second)
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	for _, tt := range []struct {
+		name          string
+		faults        []*fault
+		before, since int
+	}{
+		{"nothing is wrong", nil, 100, 0},
+		{"the coordinator moves", []*fault{{sleep: sleep{from: at(time.Second), to: at(4 * time.Second)}}}, 0, 100},
+		{"and nobody waits for it", []*fault{{sleep: sleep{from: at(6 * time.Second), to: at(7 * time.Second)}}}, 100, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := &suite{t: t, faults: tt.faults}
+			a := &turn{assignment: assignment{worker: "a"}, began: at(0), kept: at(5 * time.Second), how: lost, end: at(5100 * time.Millisecond)}
+			a.next = &turn{assignment: assignment{worker: "b"}, began: at(6 * time.Second)}
+			for i := range 100 {
+				a.open = append(a.open, &made{at: at(2*time.Second + time.Duration(i)*time.Millisecond), again: true})
+			}
+			if o := u.owes(a, nil); len(o.before) != tt.before || len(o.since) != tt.since || len(o.bad) > 0 {
+				t.Errorf("%d were in flight, %d have left since and %d are not explained, want %d, %d and 0", len(o.before), len(o.since), len(o.bad), tt.before, tt.since)
+			}
+		})
 	}
 }
