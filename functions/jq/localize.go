@@ -23,13 +23,13 @@ type localizer struct {
 func localVar(i int) string { return "$__path" + strconv.Itoa(i) }
 
 // localize returns the program of q over single paths, nil if q needs the whole value.
-func localize(q *gojq.Query) *program {
+func localize(q *gojq.Query, more []string) *program {
 	var l localizer
 	local, ok := l.query(q)
 	if !ok || len(l.paths) == 0 || len(l.paths) > maxLocal {
 		return nil
 	}
-	p, err := newProgram(local, l.paths...)
+	p, err := newProgram(local, more, l.paths...)
 	if err != nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 // planner makes the nodes of one expression and gathers what they read.
 type planner struct {
+	more  []string // variables beside those of every event
 	paths []event.Path
 	reads bool
 }
@@ -28,7 +29,7 @@ func (c *planner) node(q *gojq.Query) (node, error) {
 
 // gojq leaves q to gojq.
 func (c *planner) gojq(q *gojq.Query) (*gojqNode, error) {
-	p, err := newProgram(q)
+	p, err := newProgram(q, c.more)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (c *planner) gojq(q *gojq.Query) (*gojqNode, error) {
 	if !p.reads {
 		return n, nil
 	}
-	if n.local = localize(q); n.local == nil {
+	if n.local = localize(q, c.more); n.local == nil {
 		c.read(root)
 		return n, nil
 	}
@@ -137,7 +138,7 @@ func (c *planner) term(t *gojq.Term) (node, error) {
 			return &literal{raw: raw}, err
 		}
 	case gojq.TermTypeFunc:
-		if f := t.Func; f.Name[0] == '$' && slices.Contains(variables, f.Name[1:]) {
+		if f := t.Func; f.Name[0] == '$' && known(f.Name[1:], c.more) {
 			return &varNode{name: f.Name}, nil
 		}
 	case gojq.TermTypeQuery:
