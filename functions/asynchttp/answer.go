@@ -47,16 +47,31 @@ func read(resp *http.Response, limit int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readExcerpt reads the beginning of a body for a message and closes it.
-func readExcerpt(resp *http.Response) string {
+// readFailed reads an answer that is not good and closes it: its beginning for a message and, where it has no
+// more than limit bytes, all of it. One that breaks off is shown as far as it came.
+func readFailed(resp *http.Response, limit int64) (whole []byte, begins string) {
 	if resp.StatusCode < 200 { // switching protocols: the body is the bare connection, without an end
 		_ = resp.Body.Close()
-		return ""
+		return nil, ""
 	}
-	defer drain(resp.Body)
-	b := make([]byte, excerptBytes+utf8.UTFMax)
-	n, _ := io.ReadFull(resp.Body, b) // a body that breaks off is shown as far as it came
-	return excerpt(b[:n])
+	begin := make([]byte, excerptBytes+utf8.UTFMax)
+	n, err := io.ReadFull(resp.Body, begin)
+	begin = begin[:n]
+	if limit == 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		drain(resp.Body)
+		return nil, excerpt(begin)
+	}
+	resp.Body = &rejoined{Reader: io.MultiReader(bytes.NewReader(begin), resp.Body), Closer: resp.Body}
+	if whole, err = read(resp, limit); err != nil {
+		whole = nil
+	}
+	return whole, excerpt(begin)
+}
+
+// rejoined is a body whose beginning has been read already.
+type rejoined struct {
+	io.Reader
+	io.Closer
 }
 
 // excerpt cuts b to a short text that is valid UTF-8.

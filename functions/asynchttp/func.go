@@ -3,14 +3,12 @@ package asynchttp
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
-	"github.com/a0c75104/enricher/functions/jq"
 )
 
 // userAgent is sent unless headers say otherwise: some APIs refuse Go's own.
@@ -45,6 +43,9 @@ func (f *Func) Paths() []event.Path {
 	if !f.o.Body.IsZero() {
 		paths = append(paths, f.o.Body.Paths()...)
 	}
+	if r := f.o.RetryRecent; r != nil && !r.Time.IsZero() {
+		paths = append(paths, r.Time.Paths()...)
+	}
 	for _, t := range f.o.Into.Targets {
 		paths = append(paths, t.Path.Path)
 	}
@@ -78,14 +79,16 @@ func (f *Func) Process(ctx context.Context, ev *event.Event) ([]*event.Event, er
 		return nil, err
 	}
 	c := newCall(ctx, f, ev, req)
-	if err := c.held(); err != nil {
+	do, err := c.run()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if err := c.run(); err != nil {
-		return nil, err
-	}
-	if err := f.take(ctx, ev, c); err != nil {
-		return nil, err
+	case do == doDrop:
+		return nil, nil
+	case do == doUse:
+		if err := c.take(); err != nil {
+			return nil, err
+		}
 	}
 	return []*event.Event{ev}, nil
 }
@@ -143,47 +146,4 @@ func (f *Func) body(ctx context.Context, ev *event.Event, req *request) error {
 	req.body = []byte(text)
 	req.header.Set("Content-Type", "text/plain; charset=utf-8")
 	return nil
-}
-
-// take puts the answer into the event.
-func (f *Func) take(ctx context.Context, ev *event.Event, c *call) error {
-	answer, err := readAs(f.o.As, c.got.header, c.got.body)
-	if err != nil {
-		return c.reject(err)
-	}
-	if !f.o.Select.IsZero() {
-		part, err := f.o.Select.OnJSON(ctx, answer, ev)
-		if err != nil {
-			return c.reject(within(err, "selecting from the answer"))
-		}
-		if part == nil {
-			return c.reject(event.Rejectf(event.NotFound, "the answer has nothing at %q", f.o.Select.String()))
-		}
-		answer = part
-	}
-	values := make([][]byte, len(f.o.Into.Targets))
-	for i, t := range f.o.Into.Targets {
-		values[i] = answer
-		if t.Value.IsZero() {
-			continue
-		}
-		if values[i], err = onAnswer(ctx, t.Value.Expr, answer, ev); err != nil {
-			return c.reject(within(err, fmt.Sprintf("reading %q from the answer", t.Value.String())))
-		}
-	}
-	for i, t := range f.o.Into.Targets {
-		if err := ev.Set(t.Path.Path, values[i]); err != nil {
-			return c.unset(err)
-		}
-	}
-	return nil
-}
-
-// onAnswer evaluates e on the answer; what is missing is null, as in jq.
-func onAnswer(ctx context.Context, e *jq.Expr, answer []byte, ev *event.Event) ([]byte, error) {
-	v, err := e.OnJSON(ctx, answer, ev)
-	if err == nil && v == nil {
-		v = []byte("null")
-	}
-	return v, err
 }

@@ -25,7 +25,7 @@ type Options struct {
 	Headers      map[string]functions.Template `yaml:"headers" doc:"request headers"`
 	Body         functions.Expr                `yaml:"body" doc:"jq that gives the request's body: text goes as it is, anything else as JSON"`
 	AllowHosts   []string                      `yaml:"allow_hosts" doc:"hosts that may be called beside the one that url names: name, *.name for its subdomains, name:port; required where the host comes from the event"`
-	Select       functions.Expr                `yaml:"select" doc:"jq that picks the part of the answer that is used; left out: the whole answer; nothing there: not_found"`
+	Select       functions.AnswerExpr          `yaml:"select" doc:"jq that picks the part of the answer that is used; left out: the whole answer; nothing there: not_found"`
 	Into         Into                          `yaml:"into" doc:"where the answer goes: a path, or a map of paths to jq of the answer" required:"true"`
 	As           string                        `yaml:"as" doc:"how the answer is read" default:"json" enum:"json|text|base64"`
 	Timeout      functions.Duration            `yaml:"timeout" doc:"bound of one attempt, its answer included" default:"10s"`
@@ -33,6 +33,8 @@ type Options struct {
 	MaxResponse  functions.Size                `yaml:"max_response" doc:"bound of an answer after decompression; a larger one is an error" default:"64MiB"`
 	Idempotent   bool                          `yaml:"idempotent" doc:"a POST or PATCH may be sent again although it may have been carried out" default:"false"`
 	Retry        RetryOptions                  `yaml:"retry" doc:"when a failed attempt is made again"`
+	Errors       []Rule                        `yaml:"errors" doc:"what is done about what came, the first that matches; what none matches: the default"`
+	RetryRecent  *RecentOptions                `yaml:"retry_recent" doc:"asks again, without an attempt, while the event is so young that what it asks for may not be there yet; comes before errors"`
 }
 
 // RetryOptions say when a failed attempt is made again.
@@ -49,7 +51,7 @@ type Into struct{ Targets []Target }
 // Target is one place that is set. Without Value the whole answer goes there.
 type Target struct {
 	Path  functions.Path
-	Value functions.Expr
+	Value functions.AnswerExpr
 }
 
 // IsZero reports whether the option was left out.
@@ -159,6 +161,7 @@ func (o Options) Validate() error {
 	if r.RetryAfterMax <= 0 {
 		wrong("retry.retry_after_max", "write a duration above 0")
 	}
+	o.checkOutcomes(wrong)
 	return errors.Join(errs...)
 }
 
@@ -229,9 +232,7 @@ func New(env functions.Env, o Options) (*Func, error) {
 	p := poolOf(env.HTTP, ClientConfig{Workers: env.Workers, Metrics: env.Metrics})
 	f := &Func{
 		o: o, pool: p, meters: p.metrics.of(env.Name), log: env.Logger,
-		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout),
-		// A method that changes nothing by being repeated may always be sent again.
-		repeatable: o.Idempotent || o.Method != http.MethodPost && o.Method != http.MethodPatch,
+		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout), repeatable: o.repeatable(),
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)

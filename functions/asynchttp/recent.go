@@ -1,0 +1,71 @@
+package asynchttp
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// mayBeYoung reports whether what the event asks for may not be there yet: a copy of the data that lags
+// behind the event says that there is none. There must be room for another try.
+func (c *call) mayBeYoung(o *outcome) bool {
+	r := c.f.o.RetryRecent
+	if r == nil || o.class >= gotUnusable || !anyCase(r.cases(), o) {
+		return false
+	}
+	wait := c.youngFor(time.Now())
+	return wait > 0 && (c.f.total == 0 || c.kept.spent+min(wait, r.Every.Duration()) < c.f.total)
+}
+
+// youngFor is how long the event is young yet. Its age is the time since its first try, or more where the
+// event itself says so.
+func (c *call) youngFor(now time.Time) time.Duration {
+	age := now.Sub(c.kept.first)
+	if at, ok := c.happened(); ok {
+		age = max(age, now.Sub(at))
+	}
+	return c.f.o.RetryRecent.YoungerThan.Duration() - age
+}
+
+// happened is the time that the event says, if it says one.
+func (c *call) happened() (time.Time, bool) {
+	e := c.f.o.RetryRecent.Time
+	if e.IsZero() {
+		return time.Time{}, false
+	}
+	raw, err := e.JSON(c.parent, c.ev)
+	if err != nil || len(raw) == 0 {
+		return time.Time{}, false // the time since the first try will do
+	}
+	if raw[0] == '"' {
+		text, err := event.Unquote(raw)
+		if err != nil {
+			return time.Time{}, false
+		}
+		at, err := time.Parse(time.RFC3339, text)
+		return at, err == nil
+	}
+	ms, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || ms < 0 || ms > maxEpoch {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(ms)), true
+}
+
+// maxEpoch is the last millisecond of the year 9999.
+const maxEpoch = 253402300799999
+
+// askAnew has the try made again, which is no attempt. The last such try is made when the event stops being
+// young, so that what comes then counts.
+func (c *call) askAnew(d *decision) {
+	err := c.fail(d.kind, d.err)
+	wait := min(c.f.o.RetryRecent.Every.Duration(), max(0, c.youngFor(time.Now())))
+	c.f.meters.retry(reasonRecent)
+	c.kept.spent += wait
+	if c.soon(err, wait) {
+		c.free = true
+		return
+	}
+	c.next.err = event.Hold(err, time.Now().Add(wait))
+}
