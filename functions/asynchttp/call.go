@@ -225,8 +225,7 @@ func (c *call) again(d *decision) {
 	if o.whole() {
 		var told bool
 		after, told = retryAfter(o.header, time.Duration(c.f.o.Retry.RetryAfterMax))
-		refusal := o.status == http.StatusTooManyRequests || o.status == http.StatusServiceUnavailable
-		if told && refusal && after >= shortestHold && c.hold(err, after) {
+		if told && after >= shortestHold && c.hold(err, after) {
 			return
 		}
 	}

@@ -10,13 +10,16 @@
 // What a call does:
 //
 //	build      url, headers, body from the event; the host is checked against allow_hosts
-//	hold       the host asked to wait: event.Hold, without a request
+//	admit      before each try: the host asked to wait: event.Hold, without a request
 //	try        one request with its redirects, its answer read within timeout and max_response
-//	judge      done, an error event, another try soon (inside), Retry or Hold
-//	take       as, select, into: the answer becomes part of the event
+//	classify   what came: a status, or no whole answer and why; as and select: what can be read of it
+//	decide     retry_recent, the rules of errors, the defaults: use, pass, drop, an error event, another try
+//	report     what is known of the host learns what came and what follows
+//	act        another try soon (inside), Retry or Hold, an error event
+//	take       into: the answer becomes part of the event
 //
 // Three rules are easy to break. A try counts as soon as it is sent, except one that is answered by a
-// Retry-After that holds the whole host; event.Attempts carries the number. total_timeout counts tries
-// and the waits between them, but neither holds nor the time an event queues for a worker. And a method
-// that is not idempotent is sent again only where the server cannot have carried it out.
+// Retry-After that holds the whole host, and one of retry_recent; event.Attempts carries the number.
+// total_timeout counts tries and the waits between them, but neither holds nor the time an event queues for a
+// worker. And a method that is not idempotent is sent again only where the server cannot have carried it out.
 package asynchttp

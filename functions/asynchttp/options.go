@@ -39,10 +39,10 @@ type Options struct {
 
 // RetryOptions say when a failed attempt is made again.
 type RetryOptions struct {
-	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout; a try whose answer holds its host (429 or 503 with Retry-After) is none" default:"5"`
+	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout; a try whose answer holds its host (by Retry-After) is none" default:"5"`
 	Initial       functions.Duration `yaml:"initial" doc:"upper bound of the first random wait; it doubles with each attempt" default:"200ms"`
 	Max           functions.Duration `yaml:"max" doc:"largest bound of a random wait" default:"10s"`
-	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given; on 429 and 503 it holds all events of the host, however often it is repeated" default:"60s"`
+	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given; of an answer that calls for another attempt, whatever its status, it holds all events of the host, however often it is repeated" default:"60s"`
 }
 
 // Into says where an answer goes.

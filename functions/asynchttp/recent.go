@@ -7,15 +7,12 @@ import (
 	"github.com/a0c75104/enricher/event"
 )
 
-// mayBeYoung reports whether what the event asks for may not be there yet: a copy of the data that lags
-// behind the event says that there is none. There must be room for another try.
-func (c *call) mayBeYoung(o *outcome) bool {
+// tooEarly reports whether what the event asks for may not be there yet: a copy of the data that lags behind
+// the event says that there is none. It fits into total_timeout, of which the options have made sure: the age
+// is never less than what was spent.
+func (c *call) tooEarly(o *outcome) bool {
 	r := c.f.o.RetryRecent
-	if r == nil || o.class >= gotUnusable || !anyCase(r.cases(), o) {
-		return false
-	}
-	wait := c.youngFor(time.Now())
-	return wait > 0 && (c.f.total == 0 || c.kept.spent+min(wait, r.Every.Duration()) < c.f.total)
+	return r != nil && o.class < gotUnusable && anyCase(r.cases(), o) && c.youngFor(time.Now()) > 0
 }
 
 // youngFor is how long the event is young yet. Its age is the time since its first try, or more where the

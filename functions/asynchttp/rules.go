@@ -35,7 +35,7 @@ type decision struct {
 // rule of errors that matches, then the default.
 func (c *call) decide(o *outcome) decision {
 	d := decision{do: o.usual(), kind: o.kind, err: o.fault}
-	if c.mayBeYoung(o) {
+	if c.tooEarly(o) {
 		d.do = doRecent
 		return d
 	}
