@@ -126,14 +126,14 @@ func citations(t *testing.T, known map[string]map[string]bool, page, dir, cell s
 // wallClock has what may use the time of day, since it is no wait: a clock that is set must not change one. All of
 // time.Time's methods that leave the monotonic reading out are looked for.
 var wallClock = map[string]string{
-	"streammanager/repartition.go": "carries the time of an event over the repartition topic",
-	"streammanager/errorevent.go":  "writes the time of an event and of its failure",
-	"streammanager/reader.go":      "notes the time of a record",
-	"streammanager/unwrap.go":      "reads back the time of an event",
-	"streammanager/lag.go":         "tells the age of an event",
-	"streammanager/supervisor.go":  "writes when the next start is",
-	"kafka/moment.go":              "tells the times of records that start and until name",
-	"functions/asynchttp/hosts.go": "reads dates of servers, whose difference to the server's own clock is what counts",
+	"streammanager/repartition.go":  "carries the time of an event over the repartition topic",
+	"streammanager/errorevent.go":   "writes the time of an event and of its failure",
+	"streammanager/reader.go":       "notes the time of a record",
+	"streammanager/unwrap.go":       "reads back the time of an event",
+	"streammanager/lag.go":          "tells the age of an event",
+	"streammanager/supervisor.go":   "writes when the next start is",
+	"kafka/moment.go":               "tells the times of records that start and until name",
+	"functions/asynchttp/hosts.go":  "reads dates of servers, whose difference to the server's own clock is what counts",
 	"functions/asynchttp/recent.go": "tells the age of an event",
 }
 

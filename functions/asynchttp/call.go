@@ -143,8 +143,8 @@ func (c *call) run() (verb, error) {
 		return doUse, c.parent.Err() // the stream knows whose end it is
 	}
 	c.tries.SetSlot(c.kept)
-	if c.next.err == nil && err != nil {
-		return doUse, c.fail(event.Connection, err) // no try was made
+	if err != nil && c.made == 0 {
+		return doUse, c.fail(event.Connection, cause(err))
 	}
 	return c.next.do, c.next.err
 }

@@ -22,10 +22,10 @@ type Rule struct {
 
 // RecentOptions say when an answer may only be too early.
 type RecentOptions struct {
-	On          []Case               `yaml:"on" doc:"what says that it is not there (yet): statuses, no_match, empty; left out: 404, and no_match where there is a select"`
-	YoungerThan functions.Duration   `yaml:"younger_than" doc:"the age from which on it counts; total_timeout must have room for it and one timeout more" required:"true"`
-	Every       functions.Duration   `yaml:"every" doc:"wait before it is asked for again, at least 100ms" default:"1s"`
-	Time        functions.Expr       `yaml:"time" doc:"jq of the event's own time, RFC 3339 or epoch milliseconds ($timestamp will do); the age is the larger of the time since then and since the first try; left out or neither: since the first try"`
+	On          []Case             `yaml:"on" doc:"what says that it is not there (yet): statuses, no_match, empty; left out: 404, and no_match where there is a select"`
+	YoungerThan functions.Duration `yaml:"younger_than" doc:"the age from which on it counts; total_timeout must have room for it and one timeout more" required:"true"`
+	Every       functions.Duration `yaml:"every" doc:"wait before it is asked for again, at least 100ms" default:"1s"`
+	Time        functions.Expr     `yaml:"time" doc:"jq of the event's own time, RFC 3339 or epoch milliseconds ($timestamp will do); the age is the larger of the time since then and since the first try; left out or neither: since the first try"`
 }
 
 // cases are On, or what it is where it was left out.
@@ -212,7 +212,7 @@ func (o *Options) checkRetry(r *Rule, at string, wrong finding) {
 	if o.Retry.Attempts == 1 {
 		wrong(at+".do", "retry never comes to a second attempt with retry.attempts: 1: raise it, or write error")
 	}
-	if !o.repeatable() && !slices.ContainsFunc(r.On, (Case).maybeUnsent) {
+	if !o.repeatable() && !slices.ContainsFunc(r.On, Case.maybeUnsent) {
 		wrong(at+".do", "%s is sent again only where it cannot have been carried out, which what came does not say: write idempotent: true if it may be repeated", o.Method)
 	}
 	if !r.When.IsZero() {

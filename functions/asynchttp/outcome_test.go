@@ -130,8 +130,10 @@ func TestARuleThatRefusesAGoodAnswerShowsIt(t *testing.T) {
 func TestExpressionsAboutAnAnswerSeeItsStatusAndHeaders(t *testing.T) {
 	tests := []struct{ name, options, value string }{
 		{"select", "select: $response_headers[\"x-rev\"]\ninto: .r", `{"k":1,"r":"7, 8"}`},
-		{"into", `into: {.s: $status, .e: $response_headers.etag, .a: '[$status, .n, $topic]', .none: '$response_headers["x-none"]'}`,
-			`{"k":1,"s":203,"e":"\"v1\"","a":[203,5,"in"],"none":null}`},
+		{
+			"into", `into: {.s: $status, .e: $response_headers.etag, .a: '[$status, .n, $topic]', .none: '$response_headers["x-none"]'}`,
+			`{"k":1,"s":203,"e":"\"v1\"","a":[203,5,"in"],"none":null}`,
+		},
 		{"when", "into: .r\nerrors: [{when: '$status == 203 and ($response_headers[\"content-type\"] | test(\"json\"))', do: pass}]", `{"k":1}`},
 		{"when of another status", "into: .r\nerrors: [{when: $status == 200, do: drop}]", `{"k":1,"r":{"n":5}}`},
 		{"a variable of its own by that name", `into: {.r: .n as $status | $status}`, `{"k":1,"r":5}`},

@@ -250,7 +250,7 @@ func (l *localizer) object(o *gojq.Object) (*gojq.Object, bool) {
 				return nil, false
 			}
 		}
-		if key, constant := constantKey(kv); kv.Val == nil && constant {
+		if key, constant := constantKey(kv, nil); kv.Val == nil && constant {
 			c.Val = shorthand(kv, key)
 			c.Key, c.KeyString = "", &gojq.String{Str: key}
 		} else if kv.Val == nil && kv.Key == "" {

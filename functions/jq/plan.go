@@ -246,7 +246,7 @@ func (c *planner) object(o *gojq.Object) (node, error) {
 	out := &objectNode{}
 	seen := map[string]bool{}
 	for _, kv := range o.KeyVals {
-		key, ok := constantKey(kv)
+		key, ok := constantKey(kv, c.more)
 		if !ok || seen[key] {
 			return nil, nil
 		}
@@ -269,10 +269,10 @@ func (c *planner) object(o *gojq.Object) (node, error) {
 }
 
 // constantKey returns the name of a member that is written out: {a: 1}, {"a": 1}, {a}, {$key}.
-func constantKey(kv *gojq.ObjectKeyVal) (string, bool) {
+func constantKey(kv *gojq.ObjectKeyVal, more []string) (string, bool) {
 	switch {
 	case strings.HasPrefix(kv.Key, "$"):
-		return kv.Key[1:], kv.Val == nil && slices.Contains(variables, kv.Key[1:])
+		return kv.Key[1:], kv.Val == nil && known(kv.Key[1:], more)
 	case kv.Key != "":
 		return kv.Key, true
 	case kv.KeyString != nil:
