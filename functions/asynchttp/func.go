@@ -1,18 +1,12 @@
 package asynchttp
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
 )
-
-// userAgent is sent unless headers say otherwise: some APIs refuse Go's own.
-const userAgent = "enricher (+https://github.com/a0c75104/enricher)"
 
 // Func calls an API for each event and puts the answer into it.
 type Func struct {
@@ -65,13 +59,6 @@ func (f *Func) CallTimeout() time.Duration {
 	return triesPerCall * (f.timeout + shortWait)
 }
 
-// request is what is sent for an event, the same at each try.
-type request struct {
-	url    *url.URL
-	header http.Header
-	body   []byte // nil: none
-}
-
 // Process implements event.Func.
 func (f *Func) Process(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
 	req, err := f.build(ctx, ev)
@@ -91,59 +78,4 @@ func (f *Func) Process(ctx context.Context, ev *event.Event) ([]*event.Event, er
 		}
 	}
 	return []*event.Event{ev}, nil
-}
-
-// build makes the request of an event.
-func (f *Func) build(ctx context.Context, ev *event.Event) (*request, error) {
-	u, err := f.o.URL.URL(ctx, ev)
-	if err != nil {
-		return nil, err
-	}
-	if !f.allow.allows(u) {
-		return nil, event.Rejectf(event.Rejected, "host %q is not allowed: allow_hosts does not name it", u.Host)
-	}
-	req := &request{url: u, header: http.Header{"User-Agent": {userAgent}}}
-	if err := f.body(ctx, ev, req); err != nil {
-		return nil, err
-	}
-	for name, t := range f.o.Headers {
-		v, err := t.Text(ctx, ev)
-		if err != nil {
-			return nil, within(err, "header "+name)
-		}
-		for i := range len(v) {
-			if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
-				return nil, event.Rejectf(event.Rejected, "header %s: the value has a control character at byte %d", name, i)
-			}
-		}
-		req.header.Set(name, v)
-	}
-	return req, nil
-}
-
-// body evaluates body. Text goes as it is, anything else as JSON. The bytes are a copy: the connection
-// may still read them after the call, while the event is edited.
-func (f *Func) body(ctx context.Context, ev *event.Event, req *request) error {
-	if f.o.Body.IsZero() {
-		return nil
-	}
-	raw, err := f.o.Body.JSON(ctx, ev)
-	if err != nil {
-		return err
-	}
-	if len(raw) == 0 || string(raw) == "null" {
-		return event.Rejectf(event.MissingField, "the body %q is missing or null", f.o.Body.String())
-	}
-	if raw[0] != '"' {
-		req.body = bytes.Clone(raw)
-		req.header.Set("Content-Type", "application/json")
-		return nil
-	}
-	text, err := event.Unquote(raw)
-	if err != nil {
-		return event.Reject(event.InvalidEvent, err)
-	}
-	req.body = []byte(text)
-	req.header.Set("Content-Type", "text/plain; charset=utf-8")
-	return nil
 }
