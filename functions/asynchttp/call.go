@@ -72,7 +72,7 @@ func newCall(ctx context.Context, f *Func, ev *event.Event, req *request) *call 
 // admit is asked before each try. It returns nil, or the event.Hold of what keeps the host's events waiting.
 // Each try that it admits is reported once.
 func (c *call) admit() error {
-	until, held := c.f.pool.hosts.held(c.req.url.Host, time.Now())
+	until, held := c.f.pool.hosts.held(c.req.host, time.Now())
 	if !held {
 		return nil
 	}
@@ -85,8 +85,8 @@ func (c *call) report(o *outcome, d *decision) {
 	if !o.came() || d.unwell {
 		return
 	}
-	if after := c.f.pool.hosts.succeeded(c.req.url.Host); after > 0 {
-		c.f.log.Info("a host that asked to wait answers again", "host", c.req.url.Host, "after", after)
+	if after := c.f.pool.hosts.succeeded(c.req.host); after > 0 {
+		c.f.log.Info("a host that asked to wait answers again", "host", c.req.host, "after", after)
 	}
 }
 
@@ -172,7 +172,7 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	r = r.WithContext(ctx)
 	r.Header = askGzip(r.Header)
-	resp, err := c.f.pool.RoundTrip(r)
+	resp, err := c.send(r)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -235,7 +235,7 @@ func (c *call) again(d *decision) {
 // hold keeps all events of the host waiting, since it asked for that. It returns false where the host answers
 // others well meanwhile: then the refusal is this event's own affair.
 func (c *call) hold(err error, after time.Duration) bool {
-	host := c.req.url.Host
+	host := c.req.host
 	until, alone, say := c.f.pool.hosts.refused(host, c.kept.mark, time.Now().Add(after))
 	if say {
 		c.f.log.Warn("a host asked to wait, its events are held", "host", host, "status", c.got.status, "until", until)

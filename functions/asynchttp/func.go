@@ -15,6 +15,8 @@ type Func struct {
 	meters     *meters
 	log        *slog.Logger
 	allow      allowList
+	routes     routeTable
+	auth       credentials // nil: none
 	timeout    time.Duration
 	total      time.Duration
 	repeatable bool
@@ -30,8 +32,8 @@ func (f *Func) ReadOnly() {}
 
 // Paths returns the plain paths of the value that the function reads or sets.
 func (f *Func) Paths() []event.Path {
-	paths := f.o.URL.Paths()
-	for _, t := range f.o.Headers {
+	var paths []event.Path
+	for _, t := range f.o.templates() {
 		paths = append(paths, t.Paths()...)
 	}
 	if !f.o.Body.IsZero() {

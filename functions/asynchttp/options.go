@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/secrets"
 )
 
 // Options are the keys of the http function in a pipeline file.
@@ -23,8 +23,14 @@ type Options struct {
 	URL          functions.Template            `yaml:"url" doc:"what to call; each value is escaped by its place" required:"true"`
 	Method       string                        `yaml:"method" doc:"the request's method" default:"GET" enum:"GET|POST|PUT|PATCH|DELETE"`
 	Headers      map[string]functions.Template `yaml:"headers" doc:"request headers"`
+	Query        Params                        `yaml:"query" doc:"parameters added to the query of url: a map of names to a template, or to a list of them for a name that is repeated; each value is escaped"`
+	Form         Params                        `yaml:"form" doc:"parameters that make the body, as a web page's form sends them (application/x-www-form-urlencoded); written as query is"`
 	Body         functions.Expr                `yaml:"body" doc:"jq that gives the request's body: text goes as it is, anything else as JSON"`
 	AllowHosts   []string                      `yaml:"allow_hosts" doc:"hosts that may be called beside the one that url names: name, *.name for its subdomains, name:port; required where the host comes from the event"`
+	Routes       map[string]string             `yaml:"routes" doc:"servers that stand in for others, such as sidecars: the beginning of a URL (https://*.example.org/v1: the host's subdomains) to scheme://host[:port] or unix:///path; of several the more specific host, then the longer path rules; the request still names its own host, which needs no allow_hosts"`
+	TLS          *secrets.TLS                  `yaml:"tls" doc:"true, or {ca_file, cert_file, key_file, server_name, insecure_skip_verify}: how https connections are protected; the files are read again when they change"`
+	Auth         *AuthOptions                  `yaml:"auth" doc:"credentials, sent to the host of the request alone, never to another one on a redirect"`
+	DenyPrivate  bool                          `yaml:"deny_private" doc:"refuses connections to addresses that are not of the public network (loopback, private, link-local, multicast), as names turn out to have; not those to routes" default:"false"`
 	Select       functions.AnswerExpr          `yaml:"select" doc:"jq that picks the part of the answer that is used; left out: the whole answer; nothing there: not_found"`
 	Into         Into                          `yaml:"into" doc:"where the answer goes: a path, or a map of paths to jq of the answer" required:"true"`
 	As           string                        `yaml:"as" doc:"how the answer is read" default:"json" enum:"json|text|base64"`
@@ -121,6 +127,7 @@ func (o Options) Validate() error {
 		errs = append(errs, &functions.OptionError{Option: option, Err: fmt.Errorf(format, args...)})
 	}
 	o.checkURL(wrong)
+	o.checkRequest(wrong)
 	spelled := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
 		err := checkHeaderName(name)
@@ -144,9 +151,6 @@ func (o Options) Validate() error {
 	}
 	if o.TotalTimeout > 0 && o.TotalTimeout < o.Timeout {
 		wrong("total_timeout", "%v is less than timeout %v, the bound of one attempt: write a shorter timeout too; 0 is no bound", o.TotalTimeout, o.Timeout)
-	}
-	if !o.Body.IsZero() && o.Method == http.MethodGet {
-		wrong("body", "GET carries no body: write method: POST, or another that does")
 	}
 	r := o.Retry
 	if r.Attempts < 0 {
@@ -180,7 +184,7 @@ func (o Options) checkURL(wrong func(option, format string, args ...any)) {
 	if !webScheme.MatchString(o.URL.Template.String()) {
 		wrong("url", "want a URL that begins with https:// or http://")
 	}
-	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 {
+	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 && len(o.Routes) == 0 {
 		wrong("allow_hosts", "the host of url comes from the event: name the hosts that may be called")
 	}
 	for i, text := range o.AllowHosts {
@@ -248,6 +252,9 @@ func New(env functions.Env, o Options) (*Func, error) {
 			return nil, &functions.OptionError{Option: "allow_hosts", Err: err}
 		}
 		f.allow = append(f.allow, one)
+	}
+	if err := f.connect(); err != nil {
+		return nil, err
 	}
 	return f, nil
 }

@@ -202,7 +202,8 @@ func (c *call) unanswered(o *outcome) {
 // unsent reports whether the server cannot have seen the request of this try.
 func (c *call) unsent(err error) bool {
 	var op *net.OpError
-	return c.asked && !c.sent || !c.sent && errors.As(err, &op) && op.Op == "dial"
+	var auth *authError
+	return errors.As(err, &auth) || c.asked && !c.sent || !c.sent && errors.As(err, &op) && op.Op == "dial"
 }
 
 // take puts the answer into the event.

@@ -15,6 +15,7 @@ const userAgent = "enricher (+https://github.com/a0c75104/enricher)"
 // request is what is sent for an event, the same at each try.
 type request struct {
 	url    *url.URL
+	host   string // the server it comes to, after routes: holds and limits go by it
 	header http.Header
 	body   []byte // nil: none
 }
@@ -25,10 +26,20 @@ func (f *Func) build(ctx context.Context, ev *event.Event) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !f.allow.allows(u) {
+	if !f.mayCall(u) {
 		return nil, event.Rejectf(event.Rejected, "host %q is not allowed: allow_hosts does not name it", u.Host)
 	}
-	req := &request{url: u, header: http.Header{"User-Agent": {userAgent}}}
+	if len(f.o.Query) > 0 {
+		values, err := f.o.Query.values(ctx, ev, "query")
+		if err != nil {
+			return nil, err
+		}
+		if u.RawQuery != "" {
+			u.RawQuery += "&"
+		}
+		u.RawQuery += values.Encode()
+	}
+	req := &request{url: u, host: f.routes.host(u), header: http.Header{"User-Agent": {userAgent}}}
 	if err := f.body(ctx, ev, req); err != nil {
 		return nil, err
 	}
@@ -47,9 +58,18 @@ func (f *Func) build(ctx context.Context, ev *event.Event) (*request, error) {
 	return req, nil
 }
 
-// body evaluates body. Text goes as it is, anything else as JSON. The bytes are a copy: the connection
+// body evaluates form or body. Text goes as it is, anything else as JSON. The bytes are a copy: the connection
 // may still read them after the call, while the event is edited.
 func (f *Func) body(ctx context.Context, ev *event.Event, req *request) error {
+	if len(f.o.Form) > 0 {
+		values, err := f.o.Form.values(ctx, ev, "form")
+		if err != nil {
+			return err
+		}
+		req.body = []byte(values.Encode())
+		req.header.Set("Content-Type", "application/x-www-form-urlencoded")
+		return nil
+	}
 	if f.o.Body.IsZero() {
 		return nil
 	}
@@ -72,4 +92,19 @@ func (f *Func) body(ctx context.Context, ev *event.Event, req *request) error {
 	req.body = []byte(text)
 	req.header.Set("Content-Type", "text/plain; charset=utf-8")
 	return nil
+}
+
+// values evaluates all parameters. What names the option is in the messages.
+func (p Params) values(ctx context.Context, ev *event.Event, option string) (url.Values, error) {
+	out := make(url.Values, len(p))
+	for name, list := range p {
+		for _, t := range list {
+			v, err := t.Text(ctx, ev)
+			if err != nil {
+				return nil, within(err, option+" "+name)
+			}
+			out.Add(name, v)
+		}
+	}
+	return out, nil
 }
