@@ -53,6 +53,9 @@ type call struct {
 	sent     bool            // it got one, so the server may have seen the request
 	got      outcome         // of the last try
 	next     verdict
+
+	room         int64         // that it has for answers
+	waitedBefore time.Duration // for room, before the running try
 }
 
 // verdict is what follows from a try.
@@ -107,7 +110,7 @@ func (c *call) readmit() error {
 func (c *call) run() (verb, error) {
 	c.ctx = c.parent
 	if c.f.total > 0 {
-		ctx, cancel := context.WithTimeout(c.parent, c.f.total-c.kept.spent)
+		ctx, cancel := event.WithTimeout(c.parent, c.f.total-c.kept.spent, nil)
 		defer cancel()
 		c.ctx = ctx
 	}
@@ -159,13 +162,14 @@ func (c *call) begin() {
 		c.kept.first, c.kept.mark = c.began, c.f.pool.hosts.mark()
 	}
 	c.deadline = c.began.Add(c.f.timeout)
+	c.waitedBefore = event.Waited(c.parent)
 	c.free, c.asked, c.sent, c.got, c.next = false, false, false, outcome{}, verdict{}
 }
 
 // RoundTrip implements http.RoundTripper for the client of this call: one try, or one step of a try
 // that is redirected. The deadline stays in force until the body is closed.
 func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithDeadlineCause(r.Context(), c.deadline, errTryTimeout)
+	ctx, cancel := event.WithTimeout(r.Context(), time.Until(c.deadline), errTryTimeout)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { c.asked = true },
 		GotConn: func(i httptrace.GotConnInfo) { c.sent = true; c.f.meters.connection(i.Reused) },
@@ -186,7 +190,7 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *call) judge(resp *http.Response, err error) {
 	defer func() { c.kept.mark = c.f.pool.hosts.mark() }()
 	a := c.receive(resp, err)
-	c.took = time.Since(c.began)
+	c.took = time.Since(c.began) - c.waited()
 	c.f.meters.request(a.status, c.took)
 	c.got = outcome{answer: a, class: gotCut}
 	if c.parent.Err() == nil || a.err == nil {
@@ -212,6 +216,10 @@ func (c *call) act(d *decision) {
 		c.again(d)
 	case doRecent:
 		c.askAnew(d)
+	case doAnew:
+		c.kept.spent -= c.took
+		c.f.meters.retry(reasonRoom)
+		c.next.err = event.Hold(c.fail(d.kind, d.err), time.Now())
 	default:
 		c.next.do = d.do
 	}

@@ -17,15 +17,16 @@ var codes = []string{
 	"200", "204", "400", "401", "403", "404", "408", "410", "425", "429", "500", "502", "503", "504",
 }
 
-// The values of the label reason: what made another try necessary. Beside these two, of which the tries are no
+// The values of the label reason: what made another try necessary. Beside these, of which the tries are no
 // attempts, it is the type of the error event that would have come.
 const (
 	reasonHold   = "hold"   // a Retry-After that held the host
 	reasonRecent = "recent" // what was asked for may not be there yet
+	reasonRoom   = "room"   // the connection was lost while the answer waited for room
 )
 
 var reasons = []string{
-	reasonHold, reasonRecent, string(event.Connection), string(event.Timeout), string(event.RateLimited), string(event.UnexpectedStatus),
+	reasonHold, reasonRecent, reasonRoom, string(event.Connection), string(event.Timeout), string(event.RateLimited), string(event.UnexpectedStatus),
 	string(event.NotFound), string(event.NoContent), string(event.EmptyResponse), string(event.InvalidResponse), string(event.TooLarge),
 }
 
@@ -50,7 +51,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"function", "code"})),
 		retries: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "enricher_http_retries_total",
-			Help: "HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, recent: retry_recent, both no attempts.",
+			Help: "HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.",
 		}, []string{"function", "reason"})),
 		connections: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "enricher_http_connections_total",

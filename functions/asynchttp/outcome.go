@@ -63,6 +63,7 @@ func without(status int) bool {
 // receive reads what a try brought and closes it. Of an answer that is not good it reads no more than the
 // beginning, unless a rule may look into it.
 func (c *call) receive(resp *http.Response, err error) answer {
+	c.letGo(0) // of a try before
 	if err != nil {
 		a := answer{err: err}
 		if resp != nil { // a redirect that is not followed
@@ -72,14 +73,18 @@ func (c *call) receive(resp *http.Response, err error) answer {
 	}
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	if good(a.status) {
-		a.body, a.err = read(resp, c.f.o.MaxResponse.Bytes())
+		if a.body, a.err = c.read(resp, c.f.o.MaxResponse.Bytes()); a.err == nil {
+			a.err = c.roomToUse(a.body)
+		}
 		return a
 	}
 	limit := int64(0)
 	if looksInto(c.f.o.Errors, a.status) {
 		limit = c.f.o.MaxResponse.Bytes()
 	}
-	a.body, a.excerpt = readFailed(resp, limit)
+	if a.body, a.excerpt = c.readFailed(resp, limit); a.body != nil {
+		a.err = c.roomToUse(a.body)
+	}
 	return a
 }
 
@@ -192,7 +197,7 @@ func (c *call) unanswered(o *outcome) {
 	default:
 		err = cause(err)
 		o.class, o.kind, o.fault = gotNone, event.Connection, err
-		if errors.Is(err, errTryTimeout) || !time.Now().Before(c.deadline) {
+		if errors.Is(err, errTryTimeout) || !time.Now().Before(c.deadline.Add(c.waited())) {
 			o.class, o.kind, o.fault = gotTimeout, event.Timeout, fmt.Errorf("no whole answer within timeout %v", c.f.timeout)
 		}
 		o.final, o.unsent = badCertificate(err), c.unsent(err)
@@ -222,6 +227,9 @@ func (c *call) take() error {
 			v = []byte("null") // what is missing is null, as in jq
 		}
 		values[i] = v
+	}
+	if err := c.roomToSet(values); err != nil {
+		return err
 	}
 	for i, t := range c.f.o.Into.Targets {
 		if err := c.ev.Set(t.Path.Path, values[i]); err != nil {

@@ -17,6 +17,7 @@ const (
 	doFail               // an error event
 	doRetry              // another attempt
 	doRecent             // another try that is no attempt: what is asked for may not be there yet
+	doAnew               // another try that is no attempt: the connection was lost while its answer waited for room
 )
 
 // verbs are those that a rule may name.
@@ -31,10 +32,14 @@ type decision struct {
 	unwell bool
 }
 
-// decide says what follows from an outcome: what retry_recent says while the event is young, then the first
+// decide says what follows from an outcome: that it is no fault of the host, what retry_recent says while the event is young, then the first
 // rule of errors that matches, then the default.
 func (c *call) decide(o *outcome) decision {
 	d := decision{do: o.usual(), kind: o.kind, err: o.fault}
+	if c.lost(o) {
+		d.do = doAnew
+		return d
+	}
 	if c.tooEarly(o) {
 		d.do = doRecent
 		return d
