@@ -224,7 +224,7 @@ func TestRulesThatCannotWorkAreRefused(t *testing.T) {
 		{"a retry without a second attempt", `retry: {attempts: 1}, errors: [{on: [404], do: retry}]`, "errors[0].do", "retry.attempts: 1"},
 		{"a retry of what may have been carried out", post + `errors: [{on: [500, timeout], do: pass}, {on: [503], do: retry}]`, "errors[1].do", "write idempotent: true"},
 		{"a rule that repeats one before it", `errors: [{on: [404], do: drop}, {on: [404], do: pass}]`, "errors[1]", "is taken by errors[0]"},
-		{"a rule within ranges before it", `errors: [{on: [500], do: drop}, {on: [400-449, 450-499, empty], do: drop}, {on: [4xx], do: pass}]`, "errors[2]", "is taken by errors[1]"},
+		{"a rule within ranges before it", `errors: [{on: [500], do: drop}, {on: [450-499, 400-449, empty], do: drop}, {on: [4xx], do: pass}]`, "errors[2]", "is taken by errors[1]"},
 		{"a condition behind its status", `errors: [{on: [2xx], do: drop}, {on: [201, not_json], do: pass}, {on: [200], when: .a, do: pass}]`, "errors[1]", "is taken by errors[0]"},
 		{"the same condition", `errors: [{when: .a==1, do: drop}, {on: [404], when: .a == 1, do: pass}]`, "errors[1]", "is taken by errors[0]"},
 		{"a condition behind all statuses", `errors: [{on: [200-999], do: drop}, {when: .a, do: pass}]`, "errors[1]", "is taken by errors[0]"},
