@@ -20,6 +20,7 @@ const (
 	pingAfter       = 15 * time.Second // silence on an HTTP/2 connection with requests in flight
 	pingTimeout     = 10 * time.Second
 	maxHeaderBytes  = 1 << 20
+	receiveAhead    = 512 << 10 // of an HTTP/2 answer that nobody reads yet, since it waits for room; else it is 4 MiB each
 	defaultWorkers  = 64
 	idlePerWorker   = 4 // idle connections over all hosts, for URLs that spread over many
 	continueTimeout = time.Second
@@ -51,7 +52,7 @@ func (s settings) transport(workers int, cfg *tls.Config) *http.Transport {
 		MaxConnsPerHost:        workers,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: receiveAhead},
 	}
 	if s.public {
 		dialer.ControlContext = publicOnly
