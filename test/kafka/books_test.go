@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/a0c75104/enricher/test/internal/job"
@@ -90,8 +91,8 @@ func (u *suite) checkSettled(allowed func(b books, kept []commit) int) books {
 		suite: u.t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,
 		disordered: b.Disordered, stall: u.api.LongestStall(),
 	})
-	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, b.failed,
-		u.api.LongestStall().Round(time.Millisecond), time.Since(u.began).Round(time.Millisecond))
+	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v stops=%d longest_stop=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, b.failed,
+		u.api.LongestStall().Round(time.Millisecond), len(u.stops), slices.Max(append(u.stops, 0)).Round(time.Millisecond), time.Since(u.began).Round(time.Millisecond))
 	return b
 }
 

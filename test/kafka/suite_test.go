@@ -33,6 +33,7 @@ type suite struct {
 	workers []*worker // all that were started
 	feeding *feed
 	rounds  int
+	stops   []time.Duration // how long workers took that were asked to end
 	faults  []*fault
 
 	gone  map[int]bool    // events that the input no longer had when they could have been read
@@ -173,9 +174,11 @@ func (u *suite) stop(w *worker) {
 // ended waits for a worker that was asked to end; a second signal would end it at once.
 func (u *suite) ended(w *worker) {
 	u.t.Helper()
-	if status, took := w.Wait(); status != 0 || took > 16*time.Second {
+	status, took := w.Wait()
+	if status != 0 || took > 15*time.Second {
 		u.t.Errorf("%s ended with status %d after %v, want 0 within shutdown_timeout 15s", w.Name, status, took)
 	}
+	u.stops = append(u.stops, took)
 }
 
 // feed writes events as long as a suite goes on.

@@ -6,15 +6,17 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/a0c75104/enricher/test/internal/job"
 )
 
 // One worker becomes four and one again. They share and leave in good order, so that nothing is repeated, and each
-// stop ends in time although it falls into the rebalances of the others.
+// stop ends in time although it falls into the rebalances of the others, at last also while no call is answered.
 func TestARebalanceStormLosesAndRepeatsNothingAndEveryStopEndsInTime(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{set: []string{steady}})
 	u.begin()
 	u.working(u.start())
-	for range rounds(2, 20) {
+	for last := rounds(2, 20); u.rounds < last; {
 		u.rounds++
 		var more []*worker
 		for range 3 {
@@ -24,12 +26,16 @@ func TestARebalanceStormLosesAndRepeatsNothingAndEveryStopEndsInTime(t *testing.
 			waitFor(t, "four workers have partitions", func() bool { return u.owners() == 4 })
 			u.progress(100)
 		}
+		if u.rounds == last {
+			must(t, u.api.Become(job.Hangs))
+		}
 		for _, w := range more {
 			w.Terminate()
 		}
 		for _, w := range more {
 			u.ended(w)
 		}
+		must(t, u.api.Become(job.Answers))
 		u.progress(100)
 	}
 	waitFor(t, "one worker has all", func() bool { return u.owners() == 1 })
