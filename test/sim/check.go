@@ -12,12 +12,48 @@ import (
 	"github.com/a0c75104/enricher/streammanager"
 )
 
+// lane is what was read back of a key, of one source partition and one sink partition.
+type lane struct {
+	latest ID // the last in the source
+	seen   map[ID]bool
+	owed   map[ID]ID // what has overtaken a refused one, and is to come once more
+}
+
+// checkPlace holds an output to the order of its key. One that the sink has refused may have been overtaken by those that were
+// sent before that was known: these are written again behind it.
+func (w *world) checkPlace(l *lane, key string, id ID, first bool) {
+	delete(l.owed, id)
+	if l.latest.Offset > id.Offset && first {
+		if !w.ledger.refused[id] {
+			w.ledger.Breach("output %v of key %s stands first behind %v", id, key, l.latest)
+			return
+		}
+		for other := range l.seen {
+			if other.Offset > id.Offset {
+				l.owed[other] = id
+			}
+		}
+	}
+	l.seen[id] = true
+	if l.latest.Offset < id.Offset {
+		l.latest = id
+	}
+}
+
+func (w *world) checkOwed(l *lane, name string) {
+	for overtook, id := range l.owed {
+		if !w.ledger.lost[overtook] {
+			w.ledger.Breach("output %v of key %s has overtaken %v, which the sink had refused, and is not there again behind it", overtook, name, id)
+		}
+	}
+}
+
 // readBack reads both output topics and checks that each event had its outcome.
 func (w *world) readBack() {
 	outputs, failures := w.consume(outTopic), w.consume(errTopic)
 	seen := map[ID]map[string]int{}
 	errs := map[ID]int{}
-	latest := map[string]ID{} // by key, source and sink partition
+	lanes := map[string]*lane{} // by key, source and sink partition
 	for _, r := range outputs {
 		id, in := w.written(r)
 		if in == nil {
@@ -32,14 +68,15 @@ func (w *world) readBack() {
 		// Without a key of its own a record may go to any partition. What a call for others took along once may
 		// be written behind later events when it is read again.
 		if in.kind == keyed && in.key != nil && w.plan.set.order != streammanager.OrderNone && !w.ledger.anyPlace(id) {
-			lane := in.lane + "/" + strconv.Itoa(int(id.Partition)) + "/" + strconv.Itoa(int(r.Partition))
-			if before, ok := latest[lane]; ok && before.Offset > id.Offset && seen[id][path] == 1 {
-				w.ledger.Breach("output %v of key %s stands first behind %v", id, in.lane, before)
+			name := in.lane + "/" + strconv.Itoa(int(id.Partition)) + "/" + strconv.Itoa(int(r.Partition))
+			if lanes[name] == nil {
+				lanes[name] = &lane{seen: map[ID]bool{}, owed: map[ID]ID{}}
 			}
-			if before, ok := latest[lane]; !ok || before.Offset < id.Offset {
-				latest[lane] = id
-			}
+			w.checkPlace(lanes[name], in.lane, id, seen[id][path] == 1)
 		}
+	}
+	for name, l := range lanes {
+		w.checkOwed(l, name)
 	}
 	for _, r := range failures {
 		if id, in := w.written(r); in != nil {

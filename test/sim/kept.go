@@ -19,6 +19,7 @@ func Kept() map[uint64]string {
 		13100: "the fake broker took a log of which all was deleted for one that was cut",
 		9258:  "what stood behind the event that ends the stream left before it, without calls",
 		13625: "a stop waited for a stream that was ending by itself, longer than shutdown_timeout",
+		5802:  "what was handed to the client while it failed an earlier record was written: it stands before that, and again behind it",
 		4155:  "one event took all workers with calls that do not return: a function had made several of it",
 	}
 }

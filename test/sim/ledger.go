@@ -29,6 +29,7 @@ type Ledger struct {
 	gone      map[ID]bool      // compacted away, or about to be
 	behindUs  map[ID]bool      // passed over by a policy or an operator; gone too
 	lost      map[ID]bool      // outputs that were deleted with their topic
+	refused   map[ID]bool      // outputs that the sink did not take, for no fault of their own
 	deeds     map[string]int   // what happened, by name
 	calls     int
 	passed    int // events read again that were passed over
@@ -39,7 +40,7 @@ func NewLedger(p *Plan) *Ledger {
 	return &Ledger{
 		plan: p, start: time.Now(), finished: map[ID]bool{}, prefix: map[int32]int64{},
 		delivered: map[ID]int{}, committed: map[int32]int64{}, assigned: map[int32]int{},
-		shared: map[ID][]outcome{}, gone: map[ID]bool{}, lost: map[ID]bool{}, behindUs: map[ID]bool{}, deeds: map[string]int{},
+		shared: map[ID][]outcome{}, gone: map[ID]bool{}, lost: map[ID]bool{}, refused: map[ID]bool{}, behindUs: map[ID]bool{}, deeds: map[string]int{},
 	}
 }
 

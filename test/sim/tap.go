@@ -205,7 +205,9 @@ func (s *sink) answered(id ID, h *holding, err error) {
 	}
 	s.b.l.note("%s: %v was not written: %v", s.b.name, id, err)
 	var r *event.RejectError
-	if in := s.b.l.plan.byID[id]; errors.As(err, &r) && !s.b.dead && (in == nil || !in.poison) {
+	own := errors.As(err, &r)
+	if in := s.b.l.plan.byID[id]; own && !s.b.dead && (in == nil || !in.poison) {
 		s.b.l.breach("%s: %v is refused for its own fault: %v", s.b.name, id, err)
 	}
+	s.b.l.refused[id] = s.b.l.refused[id] || !own && !s.failed
 }
