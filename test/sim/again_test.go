@@ -44,6 +44,9 @@ func TestThreeWorkersOverARepartitionTopicDoThreeTimesTheWork(t *testing.T) {
 	runSeeds(t, "TestRates", 2)
 }
 
+// TestWhatADeadWorkerHasCommittedIsFinished runs a bounded read whose worker dies before it is told of its last commit.
+func TestWhatADeadWorkerHasCommittedIsFinished(t *testing.T) { runSeeds(t, "TestAnswerLost", 1) }
+
 // TestKeptSeeds runs the seeds that have found a fault.
 func TestKeptSeeds(t *testing.T) { runSeeds(t, "TestKept", uint64(len(sim.Kept()))) }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -71,6 +72,9 @@ func (s *boundSource) End(ctx context.Context, commit bool, positions map[stream
 		}
 	} else {
 		l.count("transaction aborted")
+		if commit {
+			maps.Copy(l.doubtful, s.b.pending)
+		}
 	}
 	clear(s.b.pending)
 	return committed, err
@@ -93,6 +97,19 @@ func (b *books) binds(positions map[streammanager.TopicPartition]streammanager.P
 			if id := (ID{tp.Partition, o}); !b.l.finished[id] && !b.pending[id] {
 				b.l.breach("%s commits partition %d at %d in a transaction, but %v is not finished", b.name, tp.Partition, at.Offset, id)
 			}
+		}
+	}
+}
+
+// settles notes what the group has committed of a partition. A transaction may have been committed although its worker
+// was told nothing of it, and a bounded read that is at its end has no other worker that begins where it left off.
+func (l *Ledger) settles(partition int32, committed int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.doubtful {
+		if id.Partition == partition && id.Offset < committed && !l.finished[id] {
+			l.note("%v is finished: %d is committed, of which its worker was told nothing", id, committed)
+			l.finish(id)
 		}
 	}
 }

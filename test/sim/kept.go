@@ -1,5 +1,14 @@
 package sim
 
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/a0c75104/enricher/kafka"
+	"github.com/a0c75104/enricher/streammanager"
+)
+
 // Kept lists seeds that have found a fault, and which. They run with every test. Each fault has a test of its own
 // too, since a change of what is drawn makes other plans of them. The simulator's own faults are among them.
 func Kept() map[uint64]string {
@@ -21,5 +30,23 @@ func Kept() map[uint64]string {
 		13625: "a stop waited for a stream that was ending by itself, longer than shutdown_timeout",
 		5802:  "what was handed to the client while it failed an earlier record was written: it stands before that, and again behind it",
 		4155:  "one event took all workers with calls that do not return: a function had made several of it",
+		9783:  "a bounded read was at its end when a worker died with a commit that it was told nothing of: nobody noted it",
+	}
+}
+
+// AnswerLost is the plan of a bounded read whose only worker dies when the end of its only transaction is carried out,
+// before it is told so. Nothing is left for the next worker, which is given no partition.
+func AnswerLost() *Plan {
+	in := &input{key: []byte("k0"), lane: "k0", value: []byte("v"), acts: []act{{latency: 200 * time.Millisecond}}}
+	dies := fault{kind: crashAt, at: 1100 * time.Millisecond, lasts: 10 * time.Second, key: kmsg.EndTxn, way: 1}
+	return &Plan{
+		partitions: 1, seeded: 1, outputs: 1, members: 1, begins: time.Second, end: dies.at + dies.lasts,
+		way: way{exactlyOnce: true, bounded: true, outOfRange: kafka.Earliest},
+		set: settings{
+			workers: 1, order: streammanager.OrderKey, tombstones: streammanager.TombstonesPass, commit: 50 * time.Millisecond,
+			shutdown: 2 * time.Second, errorSink: true, onError: streammanager.OnErrorDrop,
+		},
+		steps: []stepPlan{{name: "call0", timeout: time.Second}}, inputs: []*input{in}, byID: map[ID]*input{in.id: in},
+		faults: []fault{dies}, holes: map[ID]bool{},
 	}
 }

@@ -21,6 +21,7 @@ type Ledger struct {
 	trace     []string
 	broken    []string
 	finished  map[ID]bool // has had its outcome at least once
+	doubtful  map[ID]bool // finished in a transaction that a worker was to commit, and does not know for committed
 	prefix    map[int32]int64
 	delivered map[ID]int // how often it was read
 	committed map[int32]int64
@@ -38,7 +39,7 @@ type Ledger struct {
 // NewLedger returns an empty ledger; virtual time starts now.
 func NewLedger(p *Plan) *Ledger {
 	return &Ledger{
-		plan: p, start: time.Now(), finished: map[ID]bool{}, prefix: map[int32]int64{},
+		plan: p, start: time.Now(), finished: map[ID]bool{}, doubtful: map[ID]bool{}, prefix: map[int32]int64{},
 		delivered: map[ID]int{}, committed: map[int32]int64{}, assigned: map[int32]int{},
 		shared: map[ID][]outcome{}, gone: map[ID]bool{}, lost: map[ID]bool{}, refused: map[ID]bool{}, behindUs: map[ID]bool{}, deeds: map[string]int{},
 	}

@@ -152,6 +152,9 @@ func (w *world) behind() string {
 			at, end := int64(0), info.HighWatermark
 			if o, ok := got.Lookup(topic, info.Partition); ok {
 				at = max(0, o.At)
+				if topic == inTopic {
+					w.ledger.settles(info.Partition, at)
+				}
 				if topic == inTopic && w.plan.bounded {
 					end = w.leaveOut(o, end)
 				}

@@ -75,6 +75,22 @@ func TestSeedsExactlyOnce(t *testing.T) {
 	}
 }
 
+// TestAnswerLost holds the ledger to the group's offsets where no worker is left to begin at them.
+func TestAnswerLost(t *testing.T) {
+	t.Run("seed=0", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			got := sim.Run(sim.AnswerLost())
+			report(t, 0, got)
+			trace := strings.Join(got.Trace, "\n")
+			for _, want := range []string{"w0 meets its end at EndTxn (before: false)", "w1 log: kafka: nothing is left to read"} {
+				if !strings.Contains(trace, want) {
+					t.Errorf("the trace does not hold %q:\n%s", want, trace)
+				}
+			}
+		})
+	})
+}
+
 // TestRates holds three workers to nearly three times the work of one. What they lack of it is that keys do not
 // share out evenly.
 func TestRates(t *testing.T) {
