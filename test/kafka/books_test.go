@@ -188,11 +188,11 @@ func (u *suite) checkCounters(w *worker, made float64, back bool) {
 	u.t.Helper()
 	wrong := ""
 	for deadline := time.Now().Add(20 * time.Second); ; pause(u.t, 50*time.Millisecond) {
-		m := w.Metrics()
+		m, want := w.Metrics(), made
 		if back {
-			made = max(made, m.Value("enricher_outputs_total"))
+			want = min(made, m.Value("enricher_outputs_total"))
 		}
-		if wrong = disagreeing(m, made); wrong == "" {
+		if wrong = disagreeing(m, want); wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
