@@ -62,7 +62,7 @@ func TestTimeStandsStillWhileACallWaitsForRoom(t *testing.T) {
 		if inner.Err() != nil {
 			t.Fatalf("ended before its time: %v", inner.Err())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !errors.Is(inner.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(inner), why) || !errors.Is(context.Cause(derived), why) {
 			t.Errorf("inner limit: %v because of %v, derived because of %v", inner.Err(), context.Cause(inner), context.Cause(derived))

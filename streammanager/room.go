@@ -40,8 +40,11 @@ type room struct {
 	closed  bool      // the call has ended, or nobody waits for it
 
 	// Of a call that has ended; the loop's.
+	ended bool
 	flows []*flow
 	told  bool // it ended well: that it held nothing says what calls hold
+
+	leaves bool // what it made is on its way to a sink, all of it
 }
 
 // wait is a reservation that waits.
@@ -185,12 +188,12 @@ func (a *account) grant(r *room, n int64) {
 }
 
 // fits reports whether r may have n bytes more, and lets it stand over the limit where no other does. One whose call
-// has ended gives way to events that were read before it: they may be what it waits for.
+// has ended gives way to events that were read before it: they may be what it waits for, unless it is on its way already.
 func (a *account) fits(r *room, n int64) bool {
 	switch {
 	case r == a.over, a.counted+a.held+n <= a.limit:
 		return true
-	case a.over == nil, a.over.closed && r.order <= a.over.order:
+	case a.over == nil, a.over.closed && !a.over.leaves && r.order <= a.over.order:
 		a.over = r
 		return true
 	}
@@ -255,10 +258,10 @@ type roomState struct {
 // returnRoom gives back what a call holds: its outputs are counted now.
 func (l *loop) returnRoom(c *call) {
 	r := c.room
-	if r == nil {
+	if r == nil || r.ended { // it was abandoned before
 		return
 	}
-	c.room, r.flows = nil, c.flows
+	r.ended, r.flows = true, c.flows
 	r.told = !c.abandoned && !slices.ContainsFunc(c.results, func(res result) bool { return res.err != nil })
 	l.answers.back = append(l.answers.back, r)
 }
@@ -281,8 +284,11 @@ func (l *loop) settleRoom() {
 	clear(st.back)
 	st.back = st.back[:0]
 	a.counted = l.bytes
-	if o := a.over; o != nil && o.closed && !o.stands() {
-		a.over = nil
+	if o := a.over; o != nil && o.closed {
+		o.leaves = o.left()
+		if !o.stands() {
+			a.over = nil
+		}
 	}
 	a.serve()
 	st.held, st.told, st.blocked, st.over = a.held, l.bytes, a.blocked(), a.over != nil && !a.over.closed
@@ -300,6 +306,11 @@ func (r *room) stands() bool {
 		}
 	}
 	return false
+}
+
+// left reports whether all that stands is on its way to a sink, which makes room by itself.
+func (r *room) left() bool {
+	return !slices.ContainsFunc(r.flows, func(f *flow) bool { return f.u.stands() && f.u.state != unitLeaving })
 }
 
 func (u *unit) stands() bool {

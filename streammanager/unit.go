@@ -107,7 +107,7 @@ type call struct {
 	at        atomic.Int32 // the step that runs
 	results   []result
 	timer     *timer // looks whether it hangs; nil: nothing bounds it
-	room      *room  // what it holds of answers; nil: none, or given back
+	room      *room  // what it holds of answers; nil: of a chain without calls, none
 	abandoned bool
 	returned  bool
 }

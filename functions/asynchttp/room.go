@@ -60,7 +60,7 @@ func (c *call) read(resp *http.Response, limit int64) ([]byte, error) {
 		switch {
 		case int64(len(b)) > limit:
 			return nil, errTooLarge
-		case err == io.EOF: //nolint:errorlint // Read returns it bare
+		case err == io.EOF:
 			return b, nil
 		case err != nil:
 			return nil, err
