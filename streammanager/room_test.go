@@ -160,6 +160,7 @@ func TestACallThatWaitsForRoomIsNeitherLateNorAbandoned(t *testing.T) {
 			name := string(ev.Value())
 			own, cancel := event.WithTimeout(ctx, 70*time.Second, nil)
 			defer cancel()
+			_ = sleep(ctx, map[string]time.Duration{"two": time.Millisecond, "three": 2 * time.Millisecond}[name]) // so that they ask in turn
 			if err := event.Reserve(own, 5000); err != nil {
 				return nil, err
 			}
@@ -247,6 +248,9 @@ func TestWhatHoldsRoomGivesItBackHoweverItEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				step := try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+					if string(ev.Value()) != "hangs" {
+						_ = sleep(ctx, time.Millisecond) // it asks first
+					}
 					if err := event.Reserve(ctx, 9000); err != nil {
 						return nil, err
 					}
