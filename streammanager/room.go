@@ -44,7 +44,9 @@ type room struct {
 	flows []*flow
 	told  bool // it ended well: that it held nothing says what calls hold
 
-	leaves bool // what it made is on its way to a sink, all of it
+	// What it made and still stands: the order of the last event of it that is not on its way to a sink, if there is one.
+	stuck bool
+	last  uint64
 }
 
 // wait is a reservation that waits.
@@ -193,7 +195,7 @@ func (a *account) fits(r *room, n int64) bool {
 	switch {
 	case r == a.over, a.counted+a.held+n <= a.limit:
 		return true
-	case a.over == nil, a.over.closed && !a.over.leaves && r.order <= a.over.order:
+	case a.over == nil, a.over.stuck && r.order <= a.over.last:
 		a.over = r
 		return true
 	}
@@ -250,8 +252,8 @@ type roomState struct {
 	held    int64    // by answers
 	told    int64    // bytes that the account was told of
 	blocked int      // calls that wait
-	oldest  uint64   // of them, by the order of reading
-	over    bool     // a call stands over the limit and goes on
+	stuck   bool     // what a call made that has ended stands over the limit, and not on its way
+	last    uint64   // of its events, by the order of reading
 	sizes   estimate // of what a call holds at most
 }
 
@@ -284,35 +286,35 @@ func (l *loop) settleRoom() {
 	clear(st.back)
 	st.back = st.back[:0]
 	a.counted = l.bytes
-	if o := a.over; o != nil && o.closed {
-		o.leaves = o.left()
-		if !o.stands() {
-			a.over = nil
-		}
+	if o := a.over; o != nil && o.closed && !o.stands() {
+		a.over = nil
 	}
 	a.serve()
-	st.held, st.told, st.blocked, st.over = a.held, l.bytes, a.blocked(), a.over != nil && !a.over.closed
-	if len(a.waits) > 0 {
-		st.oldest = a.waits[0].r.order
+	st.held, st.told, st.blocked = a.held, l.bytes, a.blocked()
+	if st.stuck = a.over != nil && a.over.stuck; st.stuck {
+		st.last = a.over.last
 	}
 }
 
-// stands reports whether what a call made still stands over the limit: it is on its way, or waits for its turn.
-// What waits for the rest of its batch does not count: they must come too.
+// stands reports whether what a call made still stands over the limit, and finds out what of it is stuck: not on its way to
+// a sink, where it makes room by itself.
 func (r *room) stands() bool {
+	stands := false
+	r.stuck, r.last = false, 0
 	for _, f := range r.flows {
-		if f.u.stands() {
-			return true
+		if !f.u.stands() {
+			continue
+		}
+		stands = true
+		if f.u.state != unitLeaving {
+			r.stuck, r.last = true, max(r.last, f.u.order)
 		}
 	}
-	return false
+	return stands
 }
 
-// left reports whether all that stands is on its way to a sink, which makes room by itself.
-func (r *room) left() bool {
-	return !slices.ContainsFunc(r.flows, func(f *flow) bool { return f.u.stands() && f.u.state != unitLeaving })
-}
-
+// stands reports whether what functions made of u takes room: it is on its way, or waits for its turn. What waits for
+// the rest of its batch does not count: they must come too.
 func (u *unit) stands() bool {
 	if u.state == unitFinished || u.size <= u.input {
 		return false
@@ -333,15 +335,16 @@ func (l *loop) forAnswers() int64 {
 	return min(half, int64(l.answers.sizes.mean*float64(l.s.cfg.Workers)))
 }
 
-// lends reports whether one more call than there are workers may start. Where all of them wait for room, what is to be
-// called next may be what they wait for: it was read before any of them, such as a try that is due again.
+// lends reports whether one more call than there are workers may start. Where all of them wait for room, what they wait
+// for stands over the limit, and may itself wait for a call: its own next try, which is due, or one of an event that was
+// read before it. Any later event would only take the worker from these.
 func (l *loop) lends() bool {
-	st, running := &l.answers, l.busy-l.hung
-	if l.busy != l.limitOfWorkers() || st.blocked == 0 || st.blocked < running && !(st.over && st.blocked == running-1) {
+	st := &l.answers
+	if l.busy != l.limitOfWorkers() || !st.stuck || st.blocked < l.busy-l.hung {
 		return false
 	}
 	q := l.eldest()
-	return q != nil && q.items[0].order < st.oldest
+	return q != nil && q.items[0].order <= st.last
 }
 
 // eldest is the queue whose first was read first, nil where both are empty.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 // Whatever calls hold, ask for and wait for, the stream goes on, no call is late for having waited, and the answers
 // that are held stay within the limit but for one.
 func TestRandomAnswersNeitherStopTheStreamNorExceedTheLimit(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { answering(t, seed) })
 		})
@@ -35,6 +36,7 @@ func answering(t *testing.T, seed uint64) {
 		Limits: streammanager.Limits{InFlightEvents: 20 + rnd.IntN(200), InFlightBytes: limit},
 	}
 	var b books
+	var refuses atomic.Bool
 	shape, rounds := rnd.IntN(4), 1+rnd.IntN(4)
 	h := newHarness(t, false, cfg, func(bu *streammanager.Builder) {
 		if rnd.IntN(2) == 0 {
@@ -58,6 +60,12 @@ func answering(t *testing.T, seed uint64) {
 		})}
 		bu.Process([][]streammanager.Step{{one}, {one, two}, {one, many}, {many, one}}[shape]...)
 	})
+	h.sink.refuse = func(*streammanager.Record) error {
+		if refuses.Load() {
+			return errTest
+		}
+		return nil
+	}
 	for p := range parts {
 		h.src.logs[tp{"in", int32(p)}] = nil
 	}
@@ -70,7 +78,7 @@ func answering(t *testing.T, seed uint64) {
 	for range 4 {
 		time.Sleep(time.Duration(rnd.IntN(20_000)) * time.Millisecond)
 		at := tp{"in", int32(rnd.IntN(parts))}
-		switch rnd.IntN(3) {
+		switch rnd.IntN(4) {
 		case 0:
 			h.src.lose(at)
 			h.src.assign(at)
@@ -79,6 +87,10 @@ func answering(t *testing.T, seed uint64) {
 			h.src.revoke(ctx, at)
 			cancel()
 			h.src.assign(at)
+		case 2:
+			refuses.Store(true)
+			time.Sleep(3 * time.Second)
+			refuses.Store(false)
 		}
 	}
 	time.Sleep(2 * time.Hour)

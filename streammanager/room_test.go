@@ -11,7 +11,6 @@ import (
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
-	"github.com/a0c75104/enricher/window"
 )
 
 // books note what calls hold of their answers, as the calls know it.
@@ -186,39 +185,6 @@ func TestACallThatWaitsForRoomIsNeitherLateNorAbandoned(t *testing.T) {
 	})
 }
 
-// The output of the second waits for the first of its key, and no other answer fits beside it. The try of the first that
-// is due again finds all workers waiting for room.
-func TestATryThatIsDueAgainGetsAWorkerWhereAllWaitForRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, true, streammanager.Config{Workers: 2, Limits: streammanager.Limits{InFlightBytes: 10_000}}, func(b *streammanager.Builder) {
-			b.Window(window.Config{Count: 2, Timeout: time.Second})
-			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
-				switch name := string(ev.Value()); {
-				case name == "first" && event.Attempt(ctx, ev).Number() == 1:
-					return nil, event.Retry(errTest, 10*time.Second)
-				case name == "second":
-					ev.SetValue([]byte(strings.Repeat("2", 20_000)))
-					return []*event.Event{ev}, event.Reserve(ctx, 20_000)
-				}
-				_ = sleep(ctx, time.Second) // so that the second comes first
-				return []*event.Event{ev}, event.Reserve(ctx, 8000)
-			}))
-		})
-		for _, ev := range [][2]string{{"a", "first"}, {"a", "second"}, {"b", "third"}, {"c", "fourth"}} {
-			h.src.add(0, ev[0], ev[1])
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		began := time.Now()
-		if err := h.stream.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if n, took := h.sink.len(), time.Since(began); n != 4 || took > 15*time.Second {
-			t.Errorf("%d of 4 outputs after %v, want all within 15s", n, took)
-		}
-	})
-}
-
 // What reads ahead must leave room for answers, or calls wait for each other behind inputs that wait for them.
 func TestInputsLeaveRoomForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -333,36 +299,5 @@ func TestWhatWaitsBetweenFunctionsCounts(t *testing.T) {
 			t.Errorf("at idle: %d bytes in flight, %d outputs", got, n)
 		}
 		stop()
-	})
-}
-
-// Answers that have become outputs stand behind a sink that stands still: one more than fit, not one per worker.
-func TestOutputsOfAnswersDoNotPileUpBehindASink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit, answer = 10_000, 8_000
-		h := newHarness(t, false, streammanager.Config{Workers: 16, Limits: streammanager.Limits{InFlightBytes: limit}}, func(b *streammanager.Builder) {
-			b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
-				if err := event.Reserve(ctx, answer); err != nil {
-					return nil, err
-				}
-				ev.SetValue([]byte(strings.Repeat("v", answer)))
-				return []*event.Event{ev}, nil
-			}))
-		})
-		h.sink.hold = true
-		for i := range 32 {
-			h.src.add(0, fmt.Sprint(i), "v")
-		}
-		stop := h.serve(t)
-		time.Sleep(time.Minute)
-		if got := h.stream.Status().InFlightBytes; got < answer || got > limit+answer {
-			t.Errorf("%d bytes in flight behind a sink that stands still, want at most the limit of %d and one answer of %d", got, limit, answer)
-		}
-		for h.sink.len() < 32 {
-			h.sink.let()
-			time.Sleep(time.Minute)
-		}
-		stop()
-		h.offsets(t, 32)
 	})
 }
