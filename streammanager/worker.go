@@ -184,7 +184,6 @@ func (w worker) call(c *call, st *step, ev *event.Event) ([]*event.Event, error)
 			return nil, event.Rejectf(event.Function, "function %q returned a nil event", st.Name)
 		}
 	}
-	c.room.keep(out)
 	return out, nil
 }
 
@@ -195,13 +194,13 @@ func (w worker) limit(c *call, st *step) (context.Context, context.CancelFunc) {
 		return c.ctx, func() {}
 	}
 	c.deadline.Store(int64(time.Since(w.s.started) + st.Timeout + grace))
-	return event.WithTimeout(c.ctx, st.Timeout, nil)
+	return context.WithTimeout(c.ctx, st.Timeout)
 }
 
 // deadlineError turns the end of the call's own deadline into its outcome. Whether the stream ended the
 // call is for the loop to say.
 func (w worker) deadlineError(ctx context.Context, c *call, st *step, err error) error {
-	if ctx.Err() == nil || c.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+	if ctx.Err() == nil || c.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	var r *event.RejectError

@@ -1,4 +1,0 @@
-package asynchttp
-
-// Public reports whether an address is one of the public network.
-var Public = public
