@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -157,18 +158,19 @@ func TestAWorkerThatTheGroupForgotCommitsNothingForTheNextOwner(t *testing.T) {
 	}
 }
 
-// It has begun anew what another owns by then, and its next commit waits while it joins. The group, which knows it again,
-// would take that before it has heard what it has.
-func TestAWorkerThatJoinsAsAnotherMemberCommitsNothingForTheNextOwner(t *testing.T) {
+// takenAway returns two workers at one partition: the group has forgotten the first, which has begun it anew and not heard yet that
+// it joins as another member, and the second has it, and has committed offset 7.
+func takenAway(t *testing.T) (first, second *record, adm *kadm.Client) {
+	t.Helper()
 	c, cl, adm := fake(t, 1)
 	write(t, cl, "in", 0, 0, 10)
-	first := open(t, c, slow)
+	first = open(t, c, slow)
 	first.poll(t, 5)
 	forget(t, c, cl)
-	second := open(t, c)
+	second = open(t, c)
 	second.poll(t, 10)
 	p := tp{Topic: "in"}
-	first.revoke = func(context.Context, []tp) { t.Error("the first was asked to finish what another owns already") }
+	first.revoke = func(context.Context, []tp) { t.Error("the first was asked to finish what another owned") }
 	if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 2})); !errors.Is(err, streammanager.ErrAssignmentLost) {
 		t.Fatalf("Commit = %v, want a lost assignment", err)
 	}
@@ -179,42 +181,39 @@ func TestAWorkerThatJoinsAsAnotherMemberCommitsNothingForTheNextOwner(t *testing
 	if err := second.src.Commit(t.Context(), at(map[tp]int64{p: 7})); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 3})); !errors.Is(err, streammanager.ErrAssignmentLost) {
+	return first, second, adm
+}
+
+// commitsNothing has a commit of the worker, once it has joined, and whatever follows leave offset 7 as it is.
+func (r *record) commitsNothing(t *testing.T, adm *kadm.Client, follows func()) {
+	t.Helper()
+	if err := r.src.Commit(t.Context(), at(map[tp]int64{{Topic: "in"}: 3})); !errors.Is(err, streammanager.ErrAssignmentLost) {
 		t.Errorf("Commit = %v, want a lost assignment", err)
 	}
-	first.until(t, "it is told of the loss", func(told string, _ map[tp]int64) bool { return strings.HasSuffix(told, "assigned 1, lost 1") })
+	follows()
 	if at := committed(t, adm)[0]; at != 7 {
 		t.Errorf("committed %d, want 7", at)
 	}
 }
 
+// It has begun anew what another owns by then, and its next commit waits while it joins. The group, which knows it again,
+// would take that before it has heard what it has.
+func TestAWorkerThatJoinsAsAnotherMemberCommitsNothingForTheNextOwner(t *testing.T) {
+	first, _, adm := takenAway(t)
+	first.commitsNothing(t, adm, func() {
+		first.until(t, "it is told of the loss", func(told string, _ map[tp]int64) bool { return strings.HasSuffix(told, "assigned 1, lost 1") })
+	})
+}
+
 // The same, where the other has left again by then: the group gives the worker as another member what it held before, and the
 // library keeps that without a word.
 func TestAWorkerThatJoinsAsAnotherMemberBeginsAnewWhatItKeeps(t *testing.T) {
-	c, cl, adm := fake(t, 1)
-	write(t, cl, "in", 0, 0, 10)
-	first := open(t, c, slow)
-	first.poll(t, 5)
-	forget(t, c, cl)
-	second := open(t, c)
-	second.poll(t, 10)
-	p := tp{Topic: "in"}
-	if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 2})); !errors.Is(err, streammanager.ErrAssignmentLost) {
-		t.Fatalf("Commit = %v, want a lost assignment", err)
-	}
-	first.poll(t, 5)
-	if err := second.src.Commit(t.Context(), at(map[tp]int64{p: 7})); err != nil {
-		t.Fatal(err)
-	}
+	first, second, adm := takenAway(t)
 	second.src.Close(t.Context())
-	if err := first.src.Commit(t.Context(), at(map[tp]int64{p: 3})); !errors.Is(err, streammanager.ErrAssignmentLost) {
-		t.Errorf("Commit = %v, want a lost assignment", err)
-	}
-	first.poll(t, 3)
-	first.until(t, "it begins at what is committed", func(_ string, at map[tp]int64) bool { return at[p] == 7 })
-	if at := committed(t, adm)[0]; at != 7 {
-		t.Errorf("committed %d, want 7", at)
-	}
+	first.commitsNothing(t, adm, func() {
+		first.poll(t, 3)
+		first.until(t, "it begins at what is committed", func(_ string, at map[tp]int64) bool { return at[tp{Topic: "in"}] == 7 })
+	})
 }
 
 // A worker whose batches take long does not poll, and must not hold up the group.
