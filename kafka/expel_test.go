@@ -36,27 +36,14 @@ func (h *heard) Lost([]streammanager.TopicPartition)                     {}
 // has found may be old by then, and what it commits from there on would set the group back.
 func TestAWorkerThatIsExpelledAgainWhileItBeginsAnewLooksOnceMore(t *testing.T) {
 	c := tenRecords(t)
-	s, err := NewSource(SourceConfig{Connection: Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: "g"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s *Source
 	h := &heard{}
 	h.told = func(nth int) {
 		if nth == 2 { // another has come further by the time the stream is told
 			commitBeside(t, c, s, 7)
 		}
 	}
-	if err := s.Open(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
-	for read := 0; read < 10; {
-		got, err := s.Poll(t.Context(), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		read += len(got.Records)
-	}
+	s = readTen(t, c, h)
 	commitBeside(t, c, s, 2)
 	again := false
 	c.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -42,17 +42,17 @@ func tenRecords(t *testing.T) *kfake.Cluster {
 	return c
 }
 
-func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testing.T) {
-	c := tenRecords(t)
+// readTen opens a source that tells a, and reads the ten records.
+func readTen(t *testing.T, c *kfake.Cluster, a streammanager.Assignments) *Source {
+	t.Helper()
 	s, err := NewSource(SourceConfig{Connection: Connection{Brokers: c.ListenAddrs()}, Topics: []string{"in"}, Group: "g"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := noted{make(chan string, 10)}
-	if err := s.Open(t.Context(), n); err != nil {
+	if err := s.Open(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close(context.Background())
+	t.Cleanup(func() { s.Close(context.Background()) })
 	for read := 0; read < 10; {
 		got, err := s.Poll(t.Context(), 100)
 		if err != nil {
@@ -60,6 +60,13 @@ func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testi
 		}
 		read += len(got.Records)
 	}
+	return s
+}
+
+func TestAPartitionThatIsGivenAgainWhileItsRangeIsAskedForKeepsItsStart(t *testing.T) {
+	c := tenRecords(t)
+	n := noted{make(chan string, 10)}
+	s := readTen(t, c, n)
 	tp := streammanager.TopicPartition{Topic: "in"}
 	given := false
 	c.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
