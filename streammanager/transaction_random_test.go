@@ -98,7 +98,8 @@ func (r *txRun) faultTx() {
 		r.sinkBad = !r.sinkBad
 		r.mu.Unlock()
 	case 3:
-		r.m.set(func() { r.m.delay = time.Duration(r.rnd.IntN(4000)) * time.Millisecond })
+		delay := time.Duration(r.number(4000)) * time.Millisecond
+		r.m.set(func() { r.m.delay = delay })
 	case 4:
 		r.m.set(func() { r.m.hold = true })
 		time.Sleep(time.Duration(r.number(60)) * time.Second)
