@@ -72,8 +72,8 @@ func (p *passage) explained(u *suite, b books, kept []commit) int {
 			through = append(through, &made{of: []job.Place{{Partition: from.Partition, Offset: from.Offset}}, at: p.came[place]})
 		}
 	}
-	for i, m := range u.made(b) {
-		m.of = p.places[b.outputs[i].ID]
+	for _, m := range u.made(b) {
+		m.of = p.places[m.id]
 		out = append(out, m)
 	}
 	twice := u.handedOver(u.input, through, kept, true)

@@ -3,7 +3,6 @@
 package kafka_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +21,7 @@ const (
 // books are what a suite's books say once it has settled.
 type books struct {
 	job.Delivery
-	failed  int // error events
+	failed  []failure
 	allowed int // repeats that the crashes explain
 	outputs []job.Output
 	times   map[job.Place]time.Time // when the broker wrote each
@@ -56,7 +55,7 @@ func (u *suite) caused(allowed int) func(b books, kept []commit) int {
 func nothing(books, []commit) int { return 0 }
 
 // checkSettled reads back with another client what was written, and holds it to the promises:
-//   - no event is lost, out of the order of its key or in two partitions, and none is an error event;
+//   - no event is lost, out of the order of its key or in two partitions, and those that are to fail are error events, and no other is;
 //   - no more is repeated than allowed returns;
 //   - no assignment begins before what was committed;
 //   - every partition is committed to its end;
@@ -70,11 +69,11 @@ func (u *suite) checkSettled(allowed func(b books, kept []commit) int) books {
 	kept := u.commits()
 	u.checkStarts(kept)
 	b.allowed = allowed(b, kept)
-	if b.Lost > 0 || b.Disordered > 0 || b.Moved > 0 || b.failed > 0 {
-		u.t.Errorf("delivered %v and %d error events, want nothing lost, out of order, moved or failed", b.Delivery, b.failed)
+	if b.Lost > 0 || b.Disordered > 0 || b.Moved > 0 {
+		u.t.Errorf("delivered %v and %d error events, want nothing lost, out of order or moved", b.Delivery, len(b.failed))
 	}
 	if b.Repeated > b.allowed {
-		u.t.Errorf("%d outputs are repeated, want at most %d", b.Repeated, b.allowed)
+		u.t.Errorf("%d outputs and error events are repeated, want at most %d", b.Repeated, b.allowed)
 	}
 	u.checkCommits()
 	u.checkWorkers(b)
@@ -91,7 +90,7 @@ func (u *suite) checkSettled(allowed func(b books, kept []commit) int) books {
 		suite: u.t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,
 		disordered: b.Disordered, stall: u.api.LongestStall(),
 	})
-	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v stops=%d longest_stop=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, b.failed,
+	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v stops=%d longest_stop=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, len(b.failed),
 		u.api.LongestStall().Round(time.Millisecond), len(u.stops), slices.Max(append(u.stops, 0)).Round(time.Millisecond), time.Since(u.began).Round(time.Millisecond))
 	return b
 }
@@ -110,17 +109,14 @@ func (u *suite) read() books {
 		}
 		b.outputs = append(b.outputs, o)
 	}
-	records, err = u.sink.ReadBack(u.t.Context(), u.errors, cluster.ReadOptions{Committed: true})
-	must(u.t, err)
-	b.failed = len(records)
+	b.failed = u.failures()
 	failed := maps.Clone(u.gone)
-	for _, r := range records {
-		var value struct{ Load struct{ ID int } }
-		must(u.t, json.Unmarshal(r.Value, &value)) // an error event is the event itself
-		failed[value.Load.ID] = true
+	for _, e := range b.failed {
+		failed[e.id] = true
 	}
 	b.Delivery = job.DeliveryOf(u.events, b.outputs, failed)
-	b.times = u.times()
+	b.Repeated += u.checkFailed(b)
+	b.times = u.times(u.output)
 	return b
 }
 
@@ -128,20 +124,24 @@ func (u *suite) read() books {
 // killed. That is no more than its limit, and what has left since its last commit.
 func (u *suite) explained(b books, kept []commit) int {
 	u.t.Helper()
-	by := job.ByOwner(b.outputs)
-	n := 0
+	all, n := u.made(b), 0
 	for _, w := range u.workers {
 		if !w.crashed {
 			continue
 		}
 		behind, committed := 0, u.committedBy(w, u.input, kept)
-		for _, o := range by[w.Name] {
-			if from := u.events[o.ID]; from.Offset >= committed[from.Partition] {
+		var of []*made
+		for _, m := range all {
+			if m.worker != w.Name {
+				continue
+			}
+			of = append(of, m)
+			if from := m.of[0]; from.Offset >= committed[from.Partition] {
 				behind++
 			}
 		}
-		if since := u.since(w, by[w.Name], b.times, kept); behind > u.setup.limit+since {
-			u.t.Errorf("%s was killed with %d outputs behind its commits, want at most the %d in flight and %d since the last commit",
+		if since := u.since(w, of, kept); behind > u.setup.limit+since {
+			u.t.Errorf("%s was killed with %d outputs and error events behind its commits, want at most the %d in flight and %d since the last commit",
 				w.Name, behind, u.setup.limit, since)
 		}
 		n += behind

@@ -86,16 +86,16 @@ func (u *suite) lastCommit(w *worker, kept []commit) time.Time {
 	return last
 }
 
-// since returns how many outputs of a worker that was killed have left since its last commit. That is to be no longer ago
+// since returns how many of the outputs and error events of a worker that was killed have left since its last commit. That is to be no longer ago
 // than some seconds, whatever the machine does beside: without commits the number would bound nothing.
-func (u *suite) since(w *worker, made []job.Output, times map[job.Place]time.Time, kept []commit) int {
+func (u *suite) since(w *worker, of []*made, kept []commit) int {
 	u.t.Helper()
 	n, last := 0, u.lastCommit(w, kept)
 	first := w.crashedAt
-	for _, o := range made {
-		if at := times[job.Place{Partition: o.Partition, Offset: o.Offset}]; !at.Before(last) {
+	for _, m := range of {
+		if !m.at.Before(last) {
 			n++
-			first = minTime(first, at)
+			first = minTime(first, m.at)
 		}
 	}
 	if d := w.crashedAt.Sub(first); d > longestWithoutCommit {

@@ -46,6 +46,7 @@ type told struct {
 	last     job.Sample // what was seen of it last
 	ended    bool       // it has told its counts at its end
 	back     bool       // it went back after a failure of the sink or of a transaction, and may not know what was written before
+	open     bool       // it does not know either what became of a transaction
 	handed   bool       // it gave partitions away, or lost them, or went back: events were read without an outcome, or written without one
 	lost     bool       // it lost partitions without having been asked for them: what is written of those has no outcome
 	assigned int        // how often it got a partition
@@ -62,9 +63,11 @@ func toldBy(w *worker) told {
 		has := func(part string) bool { return strings.Contains(line, part) }
 		switch {
 		case has(`: going back to the committed offsets"`):
-			t.back, t.went = true, t.went+1
-		case has(`"msg":"transaction aborted`), has(`"msg":"transaction left open`), has(`"msg":"the pipeline failed and is started again`):
+			t.back, t.open, t.went = true, true, t.went+1
+		case has(`"msg":"transaction aborted`):
 			t.back = true
+		case has(`"msg":"transaction left open`), has(`"msg":"the pipeline failed and is started again`):
+			t.back, t.open = true, true
 		case has(`"msg":"partition assigned"`):
 			t.assigned++
 		case has(`"msg":"partition lost"`):
@@ -102,7 +105,10 @@ func (u *suite) rest(w *worker) {
 	u.t.Helper()
 	m := w.Metrics()
 	u.stop(w)
-	w.rested, w.moved = true, m.Value("enricher_repartitioned_total")
+	w.rested, w.moved, w.failed = true, m.Value("enricher_repartitioned_total"), m.ByLabel("enricher_errors_total", "type", "function")
+	if errors, events := m.Value("enricher_errors_total"), m.Value("enricher_events_total", "outcome=error"); errors != events {
+		u.t.Errorf("%s has counted %.0f error events, and %.0f events of that outcome", w.Name, errors, events)
+	}
 	w.commits, w.tried = m.Value("enricher_commits_total", "outcome=ok"), m.Value("enricher_commits_total")
 	t := toldBy(w)
 	if before := figuresOf(m); t.figures != before {
@@ -111,9 +117,9 @@ func (u *suite) rest(w *worker) {
 	if n := m.Value("enricher_rewinds_total"); n != float64(t.went) {
 		u.t.Errorf("%s has counted that it went back %.0f times, and its log says %d", w.Name, n, t.went)
 	}
-	if u.through() && !t.lost && !t.back && t.Unfinished == 0 && t.Read != w.moved+t.Returned {
-		u.t.Errorf("%s has counted %.0f events as read, and %.0f that were written to the topic in between and %.0f that were given back",
-			w.Name, t.Read, w.moved, t.Returned)
+	if u.through() && !t.lost && !t.back && t.Unfinished == 0 && t.Read != w.moved+w.early()+t.Returned {
+		u.t.Errorf("%s has counted %.0f events as read, and %.0f that were written to the topic in between, %.0f that failed before and %.0f that were given back",
+			w.Name, t.Read, w.moved, w.early(), t.Returned)
 	}
 }
 
@@ -122,6 +128,7 @@ func (u *suite) rest(w *worker) {
 //
 //   - its outputs are those that the broker has of it, and each event that was emitted is one, if it did not go back, lost no
 //     partition and gave nothing up;
+//   - so are its error events, of each type and function, where events fail on purpose: checkCountedErrors;
 //   - the events that it read are those that have an outcome, were given back or given up;
 //
 // and for one that was killed what was seen last holds within what it had in flight then. Of all together:
@@ -132,14 +139,14 @@ func (u *suite) checkAgreement(b books, kept []commit) {
 	u.t.Helper()
 	by := job.ByOwner(b.outputs)
 	var sum figures
-	exact, back, assigned := true, false, 0
+	exact, back, lost, assigned := true, false, false, 0
 	for _, w := range u.workers {
 		t := toldBy(w)
 		u.checkTold(w, t, float64(len(by[w.Name])))
 		u.checkOutputs(w, t, by[w.Name], b.times)
 		sum.add(t.figures)
 		assigned += t.assigned
-		exact, back = exact && t.ended, back || t.back
+		exact, back, lost = exact && t.ended, back || t.back, lost || t.lost
 	}
 	if u.through() {
 		u.checkMoved()
@@ -162,9 +169,10 @@ func (u *suite) checkAgreement(b books, kept []commit) {
 	if exact && sum.Read+again < sum.outcomes() {
 		u.t.Errorf("the workers have counted %.0f events as read and %.0f that have an outcome", sum.Read, sum.outcomes())
 	}
-	if failed := float64(b.failed); sum.Errors > failed || exact && sum.Errors != failed {
+	if failed := float64(len(b.failed)); sum.Errors > failed || exact && !back && !lost && sum.Errors != failed {
 		u.t.Errorf("the workers have counted %.0f error events, and the broker has %.0f", sum.Errors, failed)
 	}
+	u.checkCountedErrors(b.failed)
 	u.checkCountedCommits(kept)
 }
 

@@ -10,7 +10,7 @@ import (
 
 // One of two workers is killed at a random moment, again and again.
 func TestKilledWorkersLoseNothingAndRepeatNoMoreThanTheyHadInFlight(t *testing.T) {
-	u := newSuite(t, shared.one(t), setup{})
+	u := newSuite(t, shared.one(t), setup{fails: true})
 	random := rand.New(rand.NewPCG(1, 2))
 	u.begin()
 	pair := []*worker{u.start(), u.start()}

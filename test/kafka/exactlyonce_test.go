@@ -16,7 +16,7 @@ func once(instance string) []string {
 
 // Of two workers one is killed at a random moment, again and again, and now and then a third joins and leaves.
 func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
-	u := newSuite(t, shared.one(t), setup{})
+	u := newSuite(t, shared.one(t), setup{fails: true})
 	random := rand.New(rand.NewPCG(3, 4))
 	u.begin()
 	pair := []*worker{u.start(once("a")...), u.start(once("b")...)}
@@ -43,10 +43,39 @@ func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
 	u.checkSettled(nothing)
 }
 
+// One worker becomes four and one again, and no sooner than every other time have they shared the partitions before. None is
+// killed, and what a transaction loses by a rebalance is done again.
+func TestExactlyOnceHoldsThroughAStormOfRebalances(t *testing.T) {
+	u := newSuite(t, shared.one(t), setup{fails: true, set: []string{steady}})
+	u.begin()
+	u.working(u.start(once("a")...))
+	for range rounds(2, 15) {
+		u.rounds++
+		var more []*worker
+		for _, instance := range []string{"b", "c", "d"} {
+			more = append(more, u.start(once(instance)...))
+		}
+		if u.rounds%2 == 0 {
+			waitFor(t, "four workers have partitions", func() bool { return u.owners() == 4 })
+			u.progress(100)
+		}
+		for _, w := range more {
+			w.Terminate()
+		}
+		for _, w := range more {
+			u.ended(w)
+		}
+		u.progress(100)
+	}
+	waitFor(t, "one worker has all", func() bool { return u.owners() == 1 })
+	u.settle()
+	u.checkSettled(nothing)
+}
+
 // A worker is killed and another takes its place at once: until the session of the killed one has ended, the group waits for
 // it, and the library commits nothing. A transaction that is open meanwhile would outlive its timeout, and its worker be fenced off.
 func TestARebalanceThatOutlastsATransactionEndsNoWorker(t *testing.T) {
-	u := newSuite(t, shared.one(t), setup{set: []string{`source.kafka.options["session.timeout.ms"]=10000`}})
+	u := newSuite(t, shared.one(t), setup{fails: true, set: []string{`source.kafka.options["session.timeout.ms"]=10000`}})
 	u.begin()
 	short := func(instance string) []string {
 		return append(once(instance), `sink.kafka.options["transaction.timeout.ms"]=5000`)
@@ -72,7 +101,7 @@ func TestARebalanceThatOutlastsATransactionEndsNoWorker(t *testing.T) {
 // Kills through a repartition topic, which both hops reach in transactions. Now and then a worker stands still in the
 // middle of one until the group has given it up, and comes back.
 func TestExactlyOnceHoldsOverARepartitionTopic(t *testing.T) {
-	u := newSuite(t, shared.one(t), setup{file: repartitionFile})
+	u := newSuite(t, shared.one(t), setup{file: repartitionFile, fails: true})
 	random := rand.New(rand.NewPCG(5, 6))
 	u.begin()
 	pair := []*worker{u.start(once("a")...), u.start(once("b")...)}

@@ -87,11 +87,11 @@ func (w *worker) awake(logged time.Time) time.Time {
 	return logged
 }
 
-// times returns when the broker wrote each output, in milliseconds.
-func (u *suite) times() map[job.Place]time.Time {
+// times returns when the broker wrote each output or error event, in milliseconds.
+func (u *suite) times(topic string) map[job.Place]time.Time {
 	u.t.Helper()
 	found := map[job.Place]time.Time{}
-	job.EachRecord(u.t, u.sink.Admin, u.sink.Direct(), u.output, func(r *kgo.Record) {
+	job.EachRecord(u.t, u.sink.Admin, u.sink.Direct(), topic, func(r *kgo.Record) {
 		found[job.Place{Partition: r.Partition, Offset: r.Offset}] = r.Timestamp
 	})
 	return found

@@ -26,15 +26,19 @@ type owed struct {
 	bad   []*made
 }
 
-// made returns what the workers wrote of the events, with the broker's times.
+// made returns what the workers wrote of the events, outputs and error events, with the broker's times.
 func (u *suite) made(b books) []*made {
 	var all []*made
 	for _, o := range b.outputs {
 		from := u.events[o.ID]
 		all = append(all, &made{
-			of: []job.Place{{Partition: from.Partition, Offset: from.Offset}}, worker: o.Owner,
+			id: o.ID, of: []job.Place{{Partition: from.Partition, Offset: from.Offset}}, worker: o.Owner,
 			at: b.times[job.Place{Partition: o.Partition, Offset: o.Offset}],
 		})
+	}
+	for _, e := range b.failed {
+		from := u.events[e.id]
+		all = append(all, &made{id: e.id, of: []job.Place{{Partition: from.Partition, Offset: from.Offset}}, worker: e.worker, at: e.at})
 	}
 	return all
 }

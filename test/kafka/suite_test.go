@@ -39,8 +39,10 @@ type suite struct {
 	gone  map[int]bool    // events that the input no longer had when they could have been read
 	until map[int32]int64 // where a bounded read ends; nil: nowhere
 
-	mu     sync.Mutex // guards events
-	events job.Loaded
+	mu       sync.Mutex // guards what follows
+	events   job.Loaded
+	doomed   map[int]doomed // of them, those that are to fail
+	uncalled int            // of these, those that fail before the API is called
 }
 
 // setup says what a suite works with. Zero values have defaults.
@@ -59,6 +61,7 @@ type setup struct {
 	sink   *cluster.Cluster    // of output and errors; that of the input
 	size   func(event int) int // bytes that an event has beside its 1.5 kB; none
 	codec  string              // compression.type of the input; snappy
+	fails  bool                // one in oneFails events fails, in all ways of fates; not where the API has troubles of its own
 	same   bool                // what events have beside their 1.5 kB is easily compressed
 	sample time.Duration       // between two looks at a worker; 25ms
 }
@@ -99,17 +102,26 @@ func newSuite(t *testing.T, c *cluster.Cluster, s setup) *suite {
 	t.Helper()
 	s.partitions, s.keys, s.backlog, s.limit = or(s.partitions, 8), or(s.keys, 500), or(s.backlog, 2000), or(s.limit, 500)
 	s.delay, s.file, s.connection = or(s.delay, 10*time.Millisecond), or(s.file, suiteFile), or(s.connection, c.Connection(""))
+	if s.fails {
+		s.file = failing(s.file)
+	}
 	s.sink, s.sample = or(s.sink, c), or(s.sample, 25*time.Millisecond)
 	name := fmt.Sprintf("suite-%d", suites.Add(1))
 	u := &suite{
 		t: t, c: c, sink: s.sink, api: job.StartAPI(t, s.delay), setup: s, began: time.Now(),
 		input: name + "-in", output: name + "-out", errors: name + "-errors", group: name,
-		gone: map[int]bool{},
+		gone: map[int]bool{}, doomed: map[int]doomed{},
 	}
+	u.api.Refuse(func(id int) int {
+		if f := u.fateOf(id); f != nil {
+			return f.status
+		}
+		return 0
+	})
 	must(t, u.c.MakeTopic(t.Context(), u.input, s.partitions, s.configs))
-	// Of the outputs the broker's time is needed: when each was written.
+	// Of what is written the broker's time is needed: when it was.
 	must(t, u.sink.MakeTopic(t.Context(), u.output, s.partitions, map[string]string{"message.timestamp.type": "LogAppendTime"}))
-	must(t, u.sink.MakeTopic(t.Context(), u.errors, 1, nil))
+	must(t, u.sink.MakeTopic(t.Context(), u.errors, 1, map[string]string{"message.timestamp.type": "LogAppendTime"}))
 	return u
 }
 
@@ -131,8 +143,9 @@ type worker struct {
 	sleeps    []sleep
 	once      bool // it works in transactions
 
-	rested                bool    // it had nothing to do when it was stopped
-	moved, commits, tried float64 // what it had counted then: events to the topic in between, commits that succeeded, and all
+	rested                bool               // it had nothing to do when it was stopped
+	moved, commits, tried float64            // what it had counted then: events to the topic in between, commits that succeeded, and all
+	failed                map[string]float64 // and error events, by type and function
 }
 
 // start starts a worker, with overrides.
@@ -221,11 +234,12 @@ func (u *suite) write(ctx context.Context, client *kgo.Client, maker *job.Maker)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		for ahead := u.written() - u.api.Distinct(); ahead < u.setup.backlog; ahead++ {
+		for ahead := u.written() - u.answered(); ahead < u.setup.backlog; ahead++ {
 			id, origin, record := maker.Make(u.input, maker.AnyOf(u.setup.keys), u.sizeOf(u.written()))
 			u.mu.Lock()
 			u.events = append(u.events, origin)
 			u.mu.Unlock()
+			u.doom(id, record)
 			client.Produce(u.t.Context(), record, func(r *kgo.Record, err error) {
 				if err != nil && u.t.Context().Err() == nil {
 					u.t.Errorf("writing event %d: %v", id, err)

@@ -36,6 +36,7 @@ const (
 
 // made is something that was written of an event.
 type made struct {
+	id     int         // of the event
 	of     []job.Place // where the event was read: one of these
 	worker string      // that wrote it; empty: nobody knows
 	at     time.Time

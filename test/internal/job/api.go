@@ -30,6 +30,7 @@ type API struct {
 	distinct map[int]bool // events that were answered
 	total    int          // answers
 	hanging  map[int]bool
+	refusal  func(id int) int
 	inside   int // calls in progress
 	most     int // of them at once, at most
 	last     time.Time
@@ -125,8 +126,28 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.count(id, key)
+	if status := a.refused(id); status != 0 {
+		http.Error(w, "not this one", status)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"id":%d,"text":"content of event %d"}`, id, id)
+}
+
+// Refuse has the calls for an event answered with the status that of says; 0: as they should be. They count as answered.
+func (a *API) Refuse(of func(id int) (status int)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusal = of
+}
+
+func (a *API) refused(id int) (status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refusal == nil {
+		return 0
+	}
+	return a.refusal(id)
 }
 
 func (a *API) enter(id, key int) (Mode, time.Duration) {

@@ -78,6 +78,8 @@ type Sample struct {
 	Errors   float64   // error events
 	Over     float64   // events that were passed over
 	Moved    float64   // events that were written to the topic in between
+
+	Failed map[string]float64 // error events, by type and function
 }
 
 // Watch reads the metrics of a worker all the time, until the worker has ended.
@@ -118,6 +120,7 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 				Errors:   metrics.Value("enricher_errors_total"),
 				Over:     metrics.Value("enricher_source_passed_over_total"),
 				Moved:    metrics.Value("enricher_repartitioned_total"),
+				Failed:   metrics.ByLabel("enricher_errors_total", "type", "function"),
 			})
 		}
 		select {
