@@ -321,6 +321,10 @@ func (l *ledger) compare() {
 	if there.input == 0 && !d.early {
 		l.t.Errorf("the pipelines of %s had nothing to read", l.p.group)
 	}
+	report.add(line{
+		suite: l.t.Name(), rounds: 1, events: int(once), lost: int(max(once-(outputs-again+failed-againFailed+s.dropped), 0)),
+		repeated: int(again + againFailed), allowed: int(d.repeated.most + s.returned), keyless: true,
+	})
 	l.t.Logf("agreed: %d pipelines of %s have counted %+v; the broker has %d records of the input, of which %d were gone, %d outputs and %d error events",
 		len(l.ended), l.p.group, s, there.input, there.gone, outputs, failed)
 }

@@ -29,6 +29,7 @@ type line struct {
 	suite                                               string
 	rounds, events, lost, repeated, allowed, disordered int
 	stall                                               time.Duration // zero: was not measured
+	keyless                                             bool          // events have no key that they could be out of the order of
 }
 
 const (
@@ -37,9 +38,18 @@ const (
 	tableEnd   = "<!-- chaos: end -->"
 )
 
+// add adds what a suite found to what it has found before, if it has.
 func (r *table) add(l line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for i := range r.lines {
+		if was := &r.lines[i]; was.suite == l.suite {
+			was.rounds, was.events, was.lost, was.repeated = was.rounds+l.rounds, was.events+l.events, was.lost+l.lost, was.repeated+l.repeated
+			was.allowed, was.disordered = was.allowed+l.allowed, was.disordered+l.disordered
+			was.stall, was.keyless = max(was.stall, l.stall), was.keyless && l.keyless
+			return
+		}
+	}
 	r.lines = append(r.lines, l)
 }
 
@@ -49,12 +59,15 @@ func (r *table) String() string {
 	defer r.mu.Unlock()
 	var rows []string
 	for _, l := range r.lines {
-		stall := ""
+		stall, disordered := "", ""
 		if l.stall > 0 {
 			stall = l.stall.Round(10 * time.Millisecond).String()
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %s |\n", inWords(l.suite), l.rounds, l.events, l.lost, l.repeated,
-			l.allowed, l.disordered, stall))
+		if !l.keyless {
+			disordered = fmt.Sprint(l.disordered)
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %s | %s |\n", inWords(l.suite), l.rounds, l.events, l.lost, l.repeated,
+			l.allowed, disordered, stall))
 	}
 	slices.Sort(rows)
 	return tableHead + strings.Join(rows, "")
@@ -109,6 +122,8 @@ func TestTheTableReplacesTheOneThatStandsInTheDocs(t *testing.T) {
 	must(t, r.write(file, true)) // nothing was found, and the table stays
 	r.add(line{suite: "TestOfAThing/one_way,_and_more", rounds: 2, events: 3, repeated: 1, allowed: 4, stall: 1234 * time.Millisecond})
 	r.add(line{suite: "TestAnother", rounds: 1, events: 5, lost: 6, disordered: 7})
+	r.add(line{suite: "TestAnother", rounds: 2, events: 10, lost: 1, repeated: 3, allowed: 4, disordered: 1, stall: time.Second, keyless: true})
+	r.add(line{suite: "TestOfNoKeys", rounds: 1, events: 1, keyless: true})
 	if err := r.write(file, false); err == nil {
 		t.Error("a run that failed writes to the docs, want an error")
 	}
@@ -118,7 +133,8 @@ func TestTheTableReplacesTheOneThatStandsInTheDocs(t *testing.T) {
 		t.Errorf("the table is gone:\n%s", was)
 	}
 	must(t, r.write(file, true))
-	table := tableHead + "| another | 1 | 5 | 6 | 0 | 0 | 7 |  |\n| of a thing: one way, and more | 2 | 3 | 0 | 1 | 4 | 0 | 1.23s |\n"
+	table := tableHead + "| another | 3 | 15 | 7 | 3 | 4 | 8 | 1s |\n| of a thing: one way, and more | 2 | 3 | 0 | 1 | 4 | 0 | 1.23s |\n" +
+		"| of no keys | 1 | 1 | 0 | 0 | 0 |  |  |\n"
 	got, err := os.ReadFile(file)
 	must(t, err)
 	if want := "before\n" + tableBegin + table + tableEnd + "\nafter\n"; string(got) != want {

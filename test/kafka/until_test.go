@@ -40,6 +40,9 @@ func bounded(t *testing.T, c *cluster.Cluster, topic, group string, set ...strin
 	if want := (ended{Read: e.Read, Emitted: e.Read, Outputs: e.Read}); e != want {
 		t.Errorf("group %s has ended with %+v, want %+v", group, e, want)
 	}
+	report.add(line{
+		suite: t.Name(), rounds: 1, events: int(least), lost: int(max(least-int64(len(values)), 0)), repeated: int(max(int64(len(values))-most, 0)), keyless: true,
+	})
 	return values, log
 }
 
