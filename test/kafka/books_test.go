@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/a0c75104/enricher/test/internal/job"
@@ -25,6 +26,8 @@ type books struct {
 	allowed int // repeats that the crashes explain
 	outputs []job.Output
 	times   map[job.Place]time.Time // when the broker wrote each
+	written map[int]int             // how often there is an output, by the event
+	hidden  map[string]int          // outputs of transactions that were not committed, by the worker
 }
 
 // check settles, and holds what was written to the promises, as checkSettled does, with no more repeated than caused says.
@@ -87,7 +90,7 @@ func (u *suite) checkSettled(allowed func(b books, kept []commit) int) books {
 		u.t.Error("the suite ran nothing")
 	}
 	report.add(line{
-		suite: u.t.Name(), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,
+		suite: strings.TrimSuffix(u.t.Name()+"/"+u.setup.as, "/"), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,
 		disordered: b.Disordered, stall: u.api.LongestStall(),
 	})
 	u.t.Logf("rounds=%d events=%d %v allowed=%d errors=%d longest_stall=%v stops=%d longest_stop=%v took=%v", u.rounds, len(u.events), b.Delivery, b.allowed, len(b.failed),
@@ -116,7 +119,11 @@ func (u *suite) read() books {
 	}
 	b.Delivery = job.DeliveryOf(u.events, b.outputs, failed)
 	b.Repeated += u.checkFailed(b)
-	b.times = u.times(u.output)
+	b.times, b.hidden = u.times(u.output), u.hidden(b.outputs)
+	b.written = map[int]int{}
+	for _, o := range b.outputs {
+		b.written[o.ID]++
+	}
 	return b
 }
 

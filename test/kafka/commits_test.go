@@ -71,19 +71,37 @@ func (u *suite) committedBy(w *worker, topic string, kept []commit) map[int32]in
 // lastCommit returns when the broker took the last commit of a worker, by the partitions that it had then.
 func (u *suite) lastCommit(w *worker, kept []commit) time.Time {
 	var last time.Time
-	assigned := u.assignments()
-	for _, c := range kept {
-		var owner assignment
-		for _, a := range assigned {
-			if a.topic == c.topic && a.partition == c.partition && a.at.After(owner.at) && !a.at.Truncate(time.Millisecond).After(c.at) {
-				owner = a
-			}
-		}
-		if owner.worker == w.Name && c.at.After(last) {
+	by := u.committers(kept)
+	for i, c := range kept {
+		if by[i] == w.Name && c.at.After(last) {
 			last = c.at
 		}
 	}
 	return last
+}
+
+// committers returns of which worker each commit is: the one that was assigned the partition last.
+func (u *suite) committers(kept []commit) []string {
+	type place struct {
+		topic     string
+		partition int32
+	}
+	assigned := map[place][]assignment{}
+	for _, a := range u.assignments() {
+		of := place{a.topic, a.partition}
+		assigned[of] = append(assigned[of], a)
+	}
+	by := make([]string, len(kept))
+	for i, c := range kept {
+		var owner assignment
+		for _, a := range assigned[place{c.topic, c.partition}] {
+			if a.at.After(owner.at) && !a.at.Truncate(time.Millisecond).After(c.at) {
+				owner = a
+			}
+		}
+		by[i] = owner.worker
+	}
+	return by
 }
 
 // since returns how many of the outputs and error events of a worker that was killed have left since its last commit. That is to be no longer ago

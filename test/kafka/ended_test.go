@@ -25,7 +25,7 @@ func endedBy(t *testing.T, log string) (e ended) {
 	t.Helper()
 	lines := 0
 	for line := range strings.Lines(log) {
-		if strings.Contains(line, `"msg":"ended"`) {
+		if strings.Contains(line, `"msg":"ended"`) && !strings.Contains(line, `"pipeline":"`+job.Kept+`"`) {
 			must(t, json.Unmarshal([]byte(line), &e))
 			lines++
 		}

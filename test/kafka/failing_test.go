@@ -50,6 +50,9 @@ const oneFails = 20
 
 // fateOf returns how an event is to fail, nil where it is not.
 func (u *suite) fateOf(id int) *fate {
+	if u.setup.fated != nil {
+		return u.setup.fated(id)
+	}
 	if !u.setup.fails || id%oneFails != oneFails/2 {
 		return nil
 	}
@@ -255,7 +258,7 @@ func (u *suite) checkCountedErrors(failed []failure) {
 // that is committed, so that one that was aborted leaves no doubt, unless it was asleep then.
 func (w *worker) sure(t told) bool {
 	if w.once {
-		return t.ended && !t.open && len(w.sleeps) == 0
+		return t.ended && t.unheard == 0
 	}
 	return t.ended && !t.back && !t.lost && t.Unfinished == 0
 }

@@ -50,10 +50,12 @@ func (l logLine) assignmentOf(w *worker) assignment {
 	return assignment{w.Name, l.Topic, l.Partition, l.Offset, l.Beyond, w.awake(l.Time), l.Time}
 }
 
-// logged returns the lines of a log whose message begins so.
-func (w *worker) logged(msg string) []logLine {
-	var found []logLine
-	for text := range strings.Lines(w.Log()) {
+// logged returns the lines of its log whose message begins so.
+func (w *worker) logged(msg string) []logLine { return linesOf(w.Log(), msg) }
+
+// linesOf returns the lines of a log in JSON whose message begins so.
+func linesOf(log, msg string) (found []logLine) {
+	for text := range strings.Lines(log) {
 		var l logLine
 		if json.Unmarshal([]byte(text), &l) == nil && strings.HasPrefix(l.Msg, msg) { // a kill may have cut a line
 			found = append(found, l)
@@ -95,6 +97,25 @@ func (u *suite) times(topic string) map[job.Place]time.Time {
 		found[job.Place{Partition: r.Partition, Offset: r.Offset}] = r.Timestamp
 	})
 	return found
+}
+
+// hidden returns how many outputs each worker wrote that are not among those that a reader sees: those of transactions that were
+// not committed.
+func (u *suite) hidden(seen []job.Output) map[string]int {
+	u.t.Helper()
+	visible, hidden := map[job.Place]bool{}, map[string]int{}
+	for _, o := range seen {
+		visible[job.Place{Partition: o.Partition, Offset: o.Offset}] = true
+	}
+	job.EachRecord(u.t, u.sink.Admin, u.sink.Direct(), u.output, func(r *kgo.Record) {
+		if visible[job.Place{Partition: r.Partition, Offset: r.Offset}] {
+			return
+		}
+		o, err := job.ParseOutput(r.Partition, r.Offset, r.Key, r.Value)
+		must(u.t, err)
+		hidden[o.Owner]++
+	})
+	return hidden
 }
 
 // unanswered is how long a commit waits for an answer at most, be it of a broker that has passed the group on to another, or

@@ -4,6 +4,7 @@ package kafka_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -11,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/a0c75104/enricher/pipeline"
 	"github.com/a0c75104/enricher/test/internal/job"
 	"github.com/a0c75104/enricher/test/internal/process"
 	"github.com/a0c75104/enricher/test/kafka/cluster"
@@ -27,15 +30,14 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newReplayed(t, c.extra)
 			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				pause(t, 10*time.Millisecond)
+				pause(t, 60*time.Millisecond) // all of the events take some seconds, in which all the kills are
 				_, _ = w.Write([]byte("{}"))
 			}))
 			defer api.Close()
 			slow := r.file(fmt.Sprintf("process:\n  - http: {url: %s/x, allow_hosts: [127.0.0.1], into: .content}\n  - jq: del(.content)", api.URL), "")
 			// The job itself, under the same instance, for as long as all the replays take.
-			beside := r.enricherUntil(t.Context(), r.file("", ""), "run", "--log-format", "json")
-			worker, err := process.Start(beside.cmd)
-			must(t, err)
+			began := len(commitsOf(t, r.c, r.p.group))
+			beside := job.StartWorker(t, job.WorkerConfig{Binary: enricherBinary, File: r.text("", ""), Patience: patience})
 			works := func() {
 				t.Helper()
 				before := sum(r.c, t, r.p.out)
@@ -43,38 +45,55 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 				waitFor(t, "the job beside the replays works", func() bool { return sum(r.c, t, r.p.out) > before })
 			}
 			works()
-			kills := rounds(1, 10)
+			group := r.groupOf(slow, "expression")
+			committed := func() int64 {
+				done, err := job.Committed(t.Context(), r.c.Admin, group, r.p.errors)
+				must(t, err)
+				return job.Sum(done)
+			}
+			kills := 0
 			behind := map[int]int{} // how often each was sent by runs that were killed before it was committed
-			for range kills {
+			for range rounds(1, 10) {
+				done := committed() // at first nothing, and the error topic begins at 0
 				before, from := sum(r.c, t, r.p.out), recordsOf(t, r.c, r.p.out, "read_uncommitted")
 				in := r.enricher(slow, "replay", "--type", "expression")
 				p, err := process.Start(in.cmd)
 				must(t, err)
-				waitFor(t, "some events are replayed", func() bool {
-					select {
-					case <-p.Ended():
-						return true
-					default:
-						return sum(r.c, t, r.p.out) >= before+5
-					}
+				waitFor(t, "some events are replayed, and some of those are committed", func() bool {
+					return !p.Running() || sum(r.c, t, r.p.out) >= before+5 && committed() > done
 				})
+				ended := !p.Running()
 				p.Kill()
-				<-p.Ended()
-				r.notCommitted(behind, from, in.log.String())
+				r.notCommitted(behind, from, in)
+				if ended { // all are replayed
+					break
+				}
+				kills++
+			}
+			at := committed()
+			if kills == 0 || at == 0 {
+				t.Errorf("%d runs were killed, and then the group had come to %d in the error topic, want one at least and beyond its beginning", kills, at)
 			}
 			killed := 0
 			for _, n := range behind {
 				killed += n
 			}
 			r.replayBehind(killed, slow, "--type", "expression")
+			if got := job.Sum(r.from); got != at { // where its log says that it was assigned the partitions
+				t.Errorf("the run after the last kill has begun at %v, %d in all, and the broker had %d committed", r.from, got, at)
+			}
 			if got := count(t, r.replay(slow, "--type", "expression"), "events replayed"); got != 0 {
 				t.Errorf("a run after all was replayed replays %d", got)
 			}
 			works()
-			worker.Terminate()
-			<-worker.Ended()
-			status, _ := worker.Status()
-			if log := beside.log.String(); status != 0 || strings.Contains(log, `"level":"WARN"`) || strings.Contains(log, `"level":"ERROR"`) {
+			waitFor(t, "the job beside the replays has all committed", func() bool {
+				idle, err := job.Idle(t.Context(), r.c.Admin, r.p.group, r.p.in)
+				return err == nil && idle && beside.Metrics().Value("enricher_source_lag") == 0
+			})
+			m := beside.Metrics()
+			beside.Terminate()
+			status, _ := beside.Wait()
+			if log := beside.Log(); status != 0 || strings.Contains(log, `"level":"WARN"`) || strings.Contains(log, `"level":"ERROR"`) {
 				t.Errorf("the job beside the replays ended with status %d and says\n%s", status, log)
 			}
 			got, own := map[int]int{}, int64(0)
@@ -89,7 +108,9 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 				must(t, err)
 				got[n]++
 			}
-			if e := endedBy(t, beside.log.String()); e != (ended{Read: 2, Emitted: 2, Outputs: 2}) || own != 2 {
+			e := endedBy(t, beside.Log())
+			checkAlone(t, r.c, r.p.group, m, e, began)
+			if e != (ended{Read: 2, Emitted: 2, Outputs: 2}) || own != 2 {
 				t.Errorf("the job beside the replays has ended with %+v, and the broker has %d outputs of it, of 2 events", e, own)
 			}
 			lost, twice := 0, 0
@@ -119,8 +140,10 @@ func TestAReplayThatIsKilledGoesOnWhereItWas(t *testing.T) {
 }
 
 // notCommitted counts the events that a run of a replay has sent, and that were not committed when it was killed.
-func (r *replayed) notCommitted(behind map[int]int, before map[job.Place]bool, log string) {
+func (r *replayed) notCommitted(behind map[int]int, before map[job.Place]bool, in *invocation) {
 	r.t.Helper()
+	in.checked = true // it has told nothing; the runs after it are held to what it left
+	log := in.log.String()
 	at := map[string]job.Place{} // the error event of each, by the number in its header
 	job.EachRecord(r.t, r.c.Admin, r.c.Direct(), r.p.errors, func(rec *kgo.Record) {
 		at[string(rec.Headers[0].Value)] = job.Place{Partition: rec.Partition, Offset: rec.Offset}
@@ -142,6 +165,46 @@ func (r *replayed) notCommitted(behind map[int]int, before map[job.Place]bool, l
 			behind[n]++
 		}
 	})
+}
+
+// groupOf returns the group of a replay of one type.
+func (r *replayed) groupOf(file, of string) string {
+	r.t.Helper()
+	loaded, err := pipeline.Load(file, pipeline.Options{})
+	must(r.t, err)
+	replay, err := loaded.Replay(pipeline.ReplayOptions{Types: []string{of}})
+	must(r.t, err)
+	return replay.Group()
+}
+
+// The summary of a replay has no commits, and nobody can ask it for its metrics: one that runs inside the test can be.
+func TestAReplayCountsItsCommitsAsTheBrokerDoes(t *testing.T) {
+	for _, c := range []struct{ name, extra string }{
+		{"at least once", ""},
+		{"exactly once", "delivery: exactly_once\ninstance: a\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newReplayed(t, c.extra)
+			loaded, err := pipeline.Load(r.file("", ""), pipeline.Options{})
+			must(t, err)
+			replay, err := loaded.Replay(pipeline.ReplayOptions{Types: []string{"expression"}})
+			must(t, err)
+			reg := prometheus.NewRegistry()
+			runs, err := replay.Supervise(pipeline.Deps{Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: reg})
+			must(t, err)
+			must(t, runs.Run(within(t, patience)))
+			found, err := reg.Gather()
+			must(t, err)
+			m, s := job.Gathered(found), runs.Status()
+			const chosen = replayEvents - replayEvents/3
+			e := ended{s.Read, s.Emitted, s.Dropped, s.Errors, s.Outputs, s.Unfinished, s.Returned, s.Skipped, s.PassedOver}
+			if want := (ended{Read: chosen, Emitted: chosen, Outputs: chosen}); e != want {
+				t.Errorf("a replay has counted %+v, want %+v", e, want)
+			}
+			checkAlone(t, r.c, replay.Group(), m, e, 0)
+			r.times(0, 1)
+		})
+	}
 }
 
 func sum(c *cluster.Cluster, t *testing.T, topic string) int {

@@ -4,7 +4,6 @@ package kafka_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -30,6 +29,7 @@ type replayed struct {
 	p     places
 	extra string // lines of the pipeline file
 	want  []cluster.Record
+	from  map[int32]int64 // where the last replay to the end began in the error topic
 }
 
 // replayEvents is how many events fail: every third is no JSON, the others are too much for the program.
@@ -61,25 +61,31 @@ func newReplayed(t *testing.T, extra string) *replayed {
 		all = append(all, &kgo.Record{Key: rec.Key, Value: rec.Value, Headers: headers})
 	}
 	must(t, cl.ProduceSync(within(t, patience), all...).FirstErr())
-	_, log, err := r.enricher(r.file(`process: [{jq: 'error("down")'}]`, "until: latest"), "run", "--log-format", "json").output()
-	if err != nil {
-		t.Fatalf("the run whose events fail: %v\n%s", err, log)
-	}
+	w := job.StartWorker(t, job.WorkerConfig{Binary: enricherBinary, File: r.text(`process: [{jq: 'error("down")'}]`, "until: latest"), Patience: patience, Keep: true})
+	m := keptMetrics(t, w)
 	there := len(recordsOf(t, r.c, r.p.errors, ""))
-	if e := endedBy(t, log); e != (ended{Read: replayEvents, Errors: replayEvents}) || there != replayEvents {
+	e := endedBy(t, w.Log())
+	if e != (ended{Read: replayEvents, Errors: replayEvents}) || there != replayEvents {
 		t.Errorf("the run whose events fail has ended with %+v, and the broker has %d error events of %d", e, there, replayEvents)
 	}
+	checkAlone(t, r.c, r.p.group, m, e, 0)
 	return r
 }
 
 // file writes a pipeline file.
 func (r *replayed) file(process, source string) string {
 	r.t.Helper()
+	file := filepath.Join(r.t.TempDir(), "p.yaml")
+	must(r.t, os.WriteFile(file, []byte(r.text(process, source)), 0o600))
+	return file
+}
+
+// text is that of a pipeline file.
+func (r *replayed) text(process, source string) string {
 	if source != "" {
 		source = ", " + source
 	}
-	file := filepath.Join(r.t.TempDir(), "p.yaml")
-	must(r.t, os.WriteFile(file, fmt.Appendf(nil, `
+	return fmt.Sprintf(`
 name: %s
 kafka: %s
 commit_interval: 100ms
@@ -89,23 +95,24 @@ source: {kafka: {topics: [%s]%s}}
 %s
 sink: {kafka: {topic: %s}}
 error_sink: {kafka: {topic: %s}}
-%s`, r.p.group, connection(r.c, "options: {session.timeout.ms: 6000, heartbeat.interval.ms: 500}"), r.p.in, source, process, r.p.out, r.p.errors, r.extra), 0o600))
-	return file
+%s`, r.p.group, connection(r.c, "options: {session.timeout.ms: 6000, heartbeat.interval.ms: 500}"), r.p.in, source, process, r.p.out, r.p.errors, r.extra)
 }
 
 // invocation is the binary with arguments.
 type invocation struct {
 	cmd      *exec.Cmd
 	out, log bytes.Buffer
+	checked  bool // what it has counted was compared to what the broker has
 }
 
 func (r *replayed) enricher(file string, args ...string) *invocation {
-	return r.enricherUntil(within(r.t, patience), file, args...)
-}
-
-func (r *replayed) enricherUntil(ctx context.Context, file string, args ...string) *invocation {
-	in := &invocation{cmd: exec.CommandContext(ctx, enricherBinary, append(args, file)...)}
+	in := &invocation{cmd: exec.CommandContext(within(r.t, patience), enricherBinary, append(args, file)...)}
 	in.cmd.Stdout, in.cmd.Stderr = &in.out, &in.log
+	r.t.Cleanup(func() {
+		if !in.checked && !r.t.Failed() {
+			r.t.Errorf("what %q has counted was never compared to what the broker has", args)
+		}
+	})
 	return in
 }
 
@@ -129,11 +136,18 @@ func (r *replayed) replayBehind(finished int, file string, args ...string) strin
 		return stretch{to: to}
 	}
 	old, out, began := ends(r.p.errors), ends(r.p.out), time.Now()
-	summary, log, err := r.enricher(file, append([]string{"replay"}, args...)...).output()
+	in := r.enricher(file, append([]string{"replay", "--log-format", "json", "--log-level", "info"}, args...)...)
+	summary, log, err := in.output()
 	if err != nil {
 		r.t.Fatalf("enricher replay %q: %v\n%s%s", args, err, summary, log)
 	}
 	part := r.looked(summary, began)
+	in.checked, r.from = true, part.from
+	for _, a := range linesOf(log, "partition assigned") {
+		if a.Offset != part.from[a.Partition] {
+			r.t.Errorf("a replay began at offset %d of partition %d of the error topic, and the broker had %d committed", a.Offset, a.Partition, part.from[a.Partition])
+		}
+	}
 	errors, outputs := recordsOf(r.t, r.c, r.p.errors, ""), recordsOf(r.t, r.c, r.p.out, "")
 	there, had := int(old.of(errors)), int(part.of(errors))
 	sent, failed, looked := len(outputs)-int(out.of(outputs)), len(errors)-there, 0

@@ -37,6 +37,7 @@ type suite struct {
 	faults  []*fault
 
 	gone  map[int]bool    // events that the input no longer had when they could have been read
+	again bounds          // how often pipelines are started again, of all workers together
 	until map[int32]int64 // where a bounded read ends; nil: nowhere
 
 	mu       sync.Mutex // guards what follows
@@ -64,6 +65,9 @@ type setup struct {
 	fails  bool                // one in oneFails events fails, in all ways of fates; not where the API has troubles of its own
 	same   bool                // what events have beside their 1.5 kB is easily compressed
 	sample time.Duration       // between two looks at a worker; 25ms
+
+	fated func(id int) *fate // how an event is to fail in a file that sees to it, nil where it is not; as fails says
+	as    string             // how the report tells it from another suite of its test
 }
 
 // commitInterval is that of the pipeline files of suites.
@@ -142,6 +146,7 @@ type worker struct {
 	crashedAt time.Time
 	sleeps    []sleep
 	once      bool // it works in transactions
+	checked   bool // what it has counted was compared to what the broker has
 
 	rested                bool               // it had nothing to do when it was stopped
 	moved, commits, tried float64            // what it had counted then: events to the topic in between, commits that succeeded, and all
@@ -151,16 +156,28 @@ type worker struct {
 // start starts a worker, with overrides.
 func (u *suite) start(set ...string) *worker {
 	u.t.Helper()
-	file := strings.NewReplacer("%SINK_BROKERS%", `["`+strings.Join(u.sink.Brokers(), `", "`)+`"]`,
+	set = append(slices.Clone(u.setup.set), set...)
+	return u.launch(slices.Contains(set, "delivery=exactly_once"), job.WorkerConfig{File: u.file(), Set: set})
+}
+
+// file is the text of the pipeline file of a worker.
+func (u *suite) file() string {
+	return strings.NewReplacer("%SINK_BROKERS%", `["`+strings.Join(u.sink.Brokers(), `", "`)+`"]`,
 		"%GROUP%", u.group, "%KAFKA%", u.setup.connection, "%INPUT%", u.input, "%OUTPUT%", u.output,
 		"%ERRORS%", u.errors, "%API%", u.api.URL, "%LIMIT%", fmt.Sprint(u.setup.limit)).Replace(u.setup.file)
-	set = append(slices.Clone(u.setup.set), set...)
-	w := &worker{
-		Worker: job.StartWorker(u.t, job.WorkerConfig{Binary: enricherBinary, File: file, Set: set, Patience: patience}),
-		once:   slices.Contains(set, "delivery=exactly_once"),
-	}
+}
+
+func (u *suite) launch(once bool, c job.WorkerConfig) *worker {
+	u.t.Helper()
+	c.Binary, c.Patience = enricherBinary, patience
+	w := &worker{Worker: job.StartWorker(u.t, c), once: once}
 	w.watch = job.NewWatch(w.Worker, u.setup.sample)
 	u.workers = append(u.workers, w)
+	u.t.Cleanup(func() {
+		if !w.checked && !u.t.Failed() {
+			u.t.Errorf("%s was started, and what it has counted was never compared to what the broker has: end with check or checkSettled", w.Name)
+		}
+	})
 	return w
 }
 

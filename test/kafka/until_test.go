@@ -5,7 +5,6 @@ package kafka_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/a0c75104/enricher/test/internal/job"
 	"github.com/a0c75104/enricher/test/kafka/cluster"
 )
 
@@ -27,8 +27,11 @@ func bounded(t *testing.T, c *cluster.Cluster, topic, group string, set ...strin
 			isolation = level
 		}
 	}
-	before := recordsOf(t, c, topic, isolation)
-	part := stretchOf(t, c, group, topic, func() { values, log = runBounded(t, c.Direct(), topic, group, set...) })
+	before, m, commits := recordsOf(t, c, topic, isolation), job.Families(nil), 0
+	part := stretchOf(t, c, group, topic, func() {
+		commits = len(commitsOf(t, c, group))
+		values, log, m = runBounded(t, c.Direct(), topic, group, set...)
+	})
 	e, least, most := endedBy(t, log), part.of(recordsOf(t, c, topic, isolation)), part.of(before)
 	t.Logf("group %s has read from %v to %v, where the broker has %d records: %+v", group, part.from, part.to, most, e)
 	if e.Read < least || e.Read > most { // the cleaner may take some away meanwhile
@@ -43,35 +46,28 @@ func bounded(t *testing.T, c *cluster.Cluster, topic, group string, set ...strin
 	report.add(line{
 		suite: t.Name(), rounds: 1, events: int(least), lost: int(max(least-int64(len(values)), 0)), repeated: int(max(int64(len(values))-most, 0)), keyless: true,
 	})
+	checkAlone(t, c, group, m, e, commits)
 	return values, log
 }
 
-func runBounded(t *testing.T, brokers []string, topic, group string, set ...string) (values []string, log string) {
+func runBounded(t *testing.T, brokers []string, topic, group string, set ...string) (values []string, log string, m job.Families) {
 	t.Helper()
-	dir := t.TempDir()
-	out, file := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "p.yaml")
+	out := filepath.Join(t.TempDir(), "out.jsonl")
 	text := fmt.Sprintf(`name: %s
 kafka: {brokers: ["%s"]}
 gateway: {listen: 127.0.0.1:0}
 source: {kafka: {topics: [%s], until: latest, options: {isolation.level: read_committed}}}
 sink: {file: {path: %q}}
 `, group, strings.Join(brokers, `", "`), topic, out)
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	args := []string{"run", "--log-format", "json"}
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
 	began := time.Now()
-	said, err := exec.CommandContext(within(t, time.Minute), enricherBinary, append(args, file)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("enricher run: %v\n%s", err, said)
-	}
+	w := job.StartWorker(t, job.WorkerConfig{Binary: enricherBinary, File: overridden(t, text, set), Patience: time.Minute, Keep: true})
+	m = keptMetrics(t, w)
 	t.Logf("group %s took %v", group, time.Since(began).Round(time.Millisecond))
 	written, err := os.ReadFile(out)
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	return strings.Fields(string(written)), string(said)
+	return strings.Fields(string(written)), w.Log(), m
 }
 
 // The end is met where the topic ends in marks of transactions, and where compaction has taken records away; times are

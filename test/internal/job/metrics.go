@@ -78,6 +78,8 @@ type Sample struct {
 	Errors   float64   // error events
 	Over     float64   // events that were passed over
 	Moved    float64   // events that were written to the topic in between
+	Skipped  float64   // records that were gone
+	Restarts float64   // of the pipeline
 
 	Failed map[string]float64 // error events, by type and function
 }
@@ -121,6 +123,8 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 				Over:     metrics.Value("enricher_source_passed_over_total"),
 				Moved:    metrics.Value("enricher_repartitioned_total"),
 				Failed:   metrics.ByLabel("enricher_errors_total", "type", "function"),
+				Skipped:  metrics.Value("enricher_source_skipped_total"),
+				Restarts: metrics.Value("enricher_restarts_total"),
 			})
 		}
 		select {

@@ -42,7 +42,13 @@ type WorkerConfig struct {
 	Set []string
 	// Patience bounds waits for the worker.
 	Patience time.Duration
+	// Keep has it serve its metrics when its pipeline has ended, until Release: a second pipeline reads what never comes.
+	// Overrides would be that one's too.
+	Keep bool
 }
+
+// Kept is the name of the second pipeline of a worker that is kept.
+const Kept = "kept"
 
 // Worker is a process of "enricher run".
 type Worker struct {
@@ -54,6 +60,7 @@ type Worker struct {
 	patience time.Duration
 	url      string // of its metrics
 	stderr   *lockedBuffer
+	release  func() error // nil: it is not kept
 }
 
 // StartWorker runs a pipeline until the test ends at the latest. It returns when its metrics are served.
@@ -67,9 +74,21 @@ func StartWorker(t testing.TB, c WorkerConfig) *Worker {
 	for _, o := range c.Set {
 		args = append(args, "--set", o)
 	}
-	cmd := exec.Command(c.Binary, append(args, file)...)
+	args = append(args, file)
+	if c.Keep {
+		beside := filepath.Join(dir, "kept.yaml")
+		text := fmt.Sprintf("name: %s\nsource: {file: {path: \"-\"}}\nsink: {file: {path: %q}}\n", Kept, filepath.Join(dir, "kept.jsonl"))
+		Must(t, os.WriteFile(beside, []byte(text), 0o600))
+		args = append(args, beside)
+	}
+	cmd := exec.Command(c.Binary, args...)
 	cmd.Stderr = w.stderr
 	var err error
+	if c.Keep {
+		held, err := cmd.StdinPipe()
+		Must(t, err)
+		w.release = held.Close
+	}
 	w.Process, err = process.Start(cmd)
 	Must(t, err)
 	t.Cleanup(func() {
@@ -99,6 +118,9 @@ func tail(text string, n int) string {
 }
 
 var servingURL = regexp.MustCompile(`"msg":"serving [^\n]*"url":"([^"]+)"`)
+
+// Release lets a worker that is kept end once its pipeline has.
+func (w *Worker) Release() { _ = w.release() }
 
 // URL is where it serves /metrics and the like.
 func (w *Worker) URL() string { return w.url }
