@@ -123,6 +123,12 @@ func typeName(t reflect.Type) string {
 	if name, ok := typeNames[t]; ok {
 		return name
 	}
+	switch v := reflect.New(t).Interface().(type) {
+	case interface{ Words() string }: // a type that reads its YAML itself, and says how it is written
+		return v.Words()
+	case interface{ Switch(on bool) }:
+		return "true, or map"
+	}
 	if isCustom(t) {
 		return "any"
 	}

@@ -67,6 +67,9 @@ func (s *schemer) of(t reflect.Type, tag reflect.StructTag) (map[string]any, str
 		return c.schema(s)
 	}
 	if _, ok := v.Interface().(yaml.Unmarshaler); ok {
+		if w, ok := v.Interface().(interface{ Words() string }); ok {
+			return map[string]any{}, w.Words()
+		}
 		return map[string]any{}, "text or map"
 	}
 	if _, ok := v.Interface().(switched); ok {
