@@ -50,7 +50,8 @@ func TestTheTestsThatTheDocsCiteAreThere(t *testing.T) {
 	}
 	_, delivery, _ := strings.Cut(string(text), "## Delivery")
 	delivery, _, _ = strings.Cut(delivery, "## ")
-	if citations(t, known, delivery) == 0 {
+	const page = "docs/reliability.md"
+	if citations(t, known, page, "", delivery) == 0 {
 		t.Error("no test is named for what each delivery promises")
 	}
 	rows := 0
@@ -64,7 +65,7 @@ func TestTheTestsThatTheDocsCiteAreThere(t *testing.T) {
 			t.Errorf("a row has %d cells, want 3: %s", len(cells), line)
 			continue
 		}
-		if n := citations(t, known, cells[2]); n == 0 && !strings.HasPrefix(cells[2], "Not here: ") {
+		if n := citations(t, known, page, "", cells[2]); n == 0 && !strings.HasPrefix(cells[2], "Not here: ") {
 			t.Errorf("%s: want a test, or why it is not here", cells[0])
 		}
 	}
@@ -73,10 +74,35 @@ func TestTheTestsThatTheDocsCiteAreThere(t *testing.T) {
 	}
 }
 
-// citations checks the tests that a cell names, `package`: `TestThis` (`file`), `TestThat`; and counts them.
-func citations(t *testing.T, known map[string]map[string]bool, cell string) (n int) {
+// What the page about http says that it does is shown by a test.
+func TestEachRuleOfHTTPNamesATestThatShowsIt(t *testing.T) {
+	const page = "docs/http.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := tests(t)
+	_, table, _ := strings.Cut(string(text), "## Every rule")
+	rows := 0
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| rule ") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "|\n"), " | ")
+		if len(cells) != 3 || citations(t, known, page, "functions/asynchttp", cells[2]) == 0 {
+			t.Errorf("want a rule, its default, and a test: %s", line)
+		}
+	}
+	if rows < 15 {
+		t.Errorf("the table has %d rows", rows)
+	}
+}
+
+// citations checks the tests that a cell of a page names, `package`: `TestThis` (`file`), `TestThat`; and counts them.
+// They are in dir where no package is named.
+func citations(t *testing.T, known map[string]map[string]bool, page, dir, cell string) (n int) {
 	t.Helper()
-	dir := ""
 	for _, m := range cited.FindAllStringSubmatch(cell, -1) {
 		name, file := m[1], m[3]
 		if !isTest.MatchString(name) {
@@ -85,13 +111,13 @@ func citations(t *testing.T, known map[string]map[string]bool, cell string) (n i
 		}
 		n++
 		if !known[dir][name] {
-			t.Errorf("docs/reliability.md cites %s of %q, which is not there", name, dir)
+			t.Errorf("%s cites %s of %q, which is not there", page, name, dir)
 		}
 		if file == "" {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(files[name], file)); err != nil {
-			t.Errorf("docs/reliability.md cites %s: %v", file, err)
+			t.Errorf("%s cites %s: %v", page, file, err)
 		}
 	}
 	return n
@@ -100,14 +126,15 @@ func citations(t *testing.T, known map[string]map[string]bool, cell string) (n i
 // wallClock has what may use the time of day, since it is no wait: a clock that is set must not change one. All of
 // time.Time's methods that leave the monotonic reading out are looked for.
 var wallClock = map[string]string{
-	"streammanager/repartition.go": "carries the time of an event over the repartition topic",
-	"streammanager/errorevent.go":  "writes the time of an event and of its failure",
-	"streammanager/reader.go":      "notes the time of a record",
-	"streammanager/unwrap.go":      "reads back the time of an event",
-	"streammanager/lag.go":         "tells the age of an event",
-	"streammanager/supervisor.go":  "writes when the next start is",
-	"kafka/moment.go":              "tells the times of records that start and until name",
-	"functions/asynchttp/hosts.go": "reads dates of servers, whose difference to the server's own clock is what counts",
+	"streammanager/repartition.go":  "carries the time of an event over the repartition topic",
+	"streammanager/errorevent.go":   "writes the time of an event and of its failure",
+	"streammanager/reader.go":       "notes the time of a record",
+	"streammanager/unwrap.go":       "reads back the time of an event",
+	"streammanager/lag.go":          "tells the age of an event",
+	"streammanager/supervisor.go":   "writes when the next start is",
+	"kafka/moment.go":               "tells the times of records that start and until name",
+	"functions/asynchttp/hosts.go":  "reads dates of servers, whose difference to the server's own clock is what counts",
+	"functions/asynchttp/recent.go": "tells the age of an event",
 }
 
 // A wait that is computed from the time of day takes as long as the clock is set back.

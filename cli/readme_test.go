@@ -215,6 +215,7 @@ func TestThePagesShowWhatWorks(t *testing.T) {
 	t.Run("README", func(t *testing.T) { followREADME(t, bin) })
 	t.Run("operations", func(t *testing.T) { followOperations(t, bin) })
 	t.Run("functions", func(t *testing.T) { followFunctions(t, bin) })
+	t.Run("http", func(t *testing.T) { followHTTP(t, bin) })
 }
 
 func followREADME(t *testing.T, bin string) {

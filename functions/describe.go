@@ -13,7 +13,7 @@ import (
 
 // OptionDoc describes one option for people.
 type OptionDoc struct {
-	// Path is the key, or keys joined by dots; "" where the function takes a single value.
+	// Path is the key, or keys joined by dots, with [] behind that of a list; "" where the function takes a single value.
 	Path string
 	// Type is the type in a user's words, such as "duration" or "list of text".
 	Type string
@@ -53,6 +53,8 @@ func describe(t reflect.Type, prefix string) []OptionDoc {
 		out = append(out, d)
 		if n := plainStruct(f.Type); n != nil {
 			out = append(out, describe(n, key+".")...)
+		} else if n := listed(f.Type); n != nil {
+			out = append(out, describe(n, key+"[].")...)
 		}
 	}
 	return out
@@ -88,13 +90,14 @@ func key(f reflect.StructField) string {
 var (
 	textType  = reflect.TypeFor[encoding.TextUnmarshaler]()
 	typeNames = map[reflect.Type]string{
-		reflect.TypeFor[Path]():     "path",
-		reflect.TypeFor[Expr]():     "jq expression",
-		reflect.TypeFor[Template](): "template",
-		reflect.TypeFor[Program]():  "jq program",
-		reflect.TypeFor[Size]():     "size",
-		reflect.TypeFor[Duration](): "duration",
-		reflect.TypeFor[Secret]():   "secret",
+		reflect.TypeFor[Path]():       "path",
+		reflect.TypeFor[Expr]():       "jq expression",
+		reflect.TypeFor[AnswerExpr](): "jq expression",
+		reflect.TypeFor[Template]():   "template",
+		reflect.TypeFor[Program]():    "jq program",
+		reflect.TypeFor[Size]():       "size",
+		reflect.TypeFor[Duration]():   "duration",
+		reflect.TypeFor[Secret]():     "secret",
 	}
 )
 
@@ -117,6 +120,14 @@ func plainStruct(t reflect.Type) reflect.Type {
 		return nil
 	}
 	return t
+}
+
+// listed returns the struct of options that t is a list of, nil if it is none.
+func listed(t reflect.Type) reflect.Type {
+	if t.Kind() != reflect.Slice || isScalar(t) || isCustom(t) {
+		return nil
+	}
+	return plainStruct(t.Elem())
 }
 
 func typeName(t reflect.Type) string {
@@ -169,7 +180,7 @@ func checkOptions(t reflect.Type) []error {
 
 func checkFields(t reflect.Type, prefix string, outer []reflect.Type) []error {
 	if slices.Contains(outer, t) {
-		return []error{fmt.Errorf("option %q: a struct within itself", strings.TrimSuffix(prefix, "."))}
+		return []error{fmt.Errorf("option %q: a struct within itself", strings.TrimSuffix(strings.TrimSuffix(prefix, "."), "[]"))}
 	}
 	outer = append(slices.Clip(outer), t)
 	var errs []error
@@ -191,6 +202,8 @@ func checkFields(t reflect.Type, prefix string, outer []reflect.Type) []error {
 		}
 		if n := plainStruct(f.Type); n != nil {
 			errs = append(errs, checkFields(n, prefix+k+".", outer)...)
+		} else if n := listed(f.Type); n != nil {
+			errs = append(errs, checkFields(n, prefix+k+"[].", outer)...)
 		}
 	}
 	return errs

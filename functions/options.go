@@ -17,6 +17,7 @@ import (
 var (
 	_ encoding.TextUnmarshaler = (*Path)(nil)
 	_ encoding.TextUnmarshaler = (*Expr)(nil)
+	_ encoding.TextUnmarshaler = (*AnswerExpr)(nil)
 	_ encoding.TextUnmarshaler = (*Template)(nil)
 	_ encoding.TextUnmarshaler = (*Program)(nil)
 	_ encoding.TextUnmarshaler = (*Size)(nil)
@@ -66,6 +67,23 @@ func (e Expr) String() string {
 	}
 	return e.Name()
 }
+
+// AnswerExpr is a jq expression about an answer. Beside the variables of the event it may name $status and
+// $response_headers, whose values come from who evaluates it by OnAnswer.
+type AnswerExpr struct{ Expr }
+
+// UnmarshalText implements encoding.TextUnmarshaler. The error is a *jq.SyntaxError.
+func (e *AnswerExpr) UnmarshalText(text []byte) error {
+	x, err := jq.Compile(string(text), "status", "response_headers")
+	if err != nil {
+		return err
+	}
+	e.Expr = Expr{x}
+	return nil
+}
+
+// Numeric is the ability of an option type to be written as a number too.
+type Numeric interface{ Numeric() bool }
 
 // Template is text with interpolated jq. The methods of jq.Template are at hand unless it was left out.
 type Template struct{ *jq.Template }

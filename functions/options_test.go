@@ -136,6 +136,7 @@ func TestOptionTypesCheckTheirText(t *testing.T) {
 	}{
 		{&functions.Path{}, `.a["b c"][0]`, `.a[]`, "not a plain path"},
 		{&functions.Expr{}, `.a == 1`, `.a ==`, "ends too early"},
+		{&functions.AnswerExpr{}, `.a == $status`, `$stats`, "variable not defined"},
 		{&functions.Template{}, `x \(.a)`, `x \(.a`, "not closed"},
 		{&functions.Program{}, `.a = 1`, `.a = foo`, "function not defined"},
 	} {

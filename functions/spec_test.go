@@ -94,6 +94,7 @@ type goodOptions struct {
 	Mode    string                    `yaml:"mode" doc:"how" default:"a" enum:"a|b"`
 	Retry   inner                     `yaml:"retry" doc:"again"`
 	Other   *inner                    `yaml:"other" doc:"another"`
+	List    []inner                   `yaml:"list" doc:"rows"`
 	Paths   []functions.Path          `yaml:"paths" doc:"some"`
 	Headers map[string]functions.Expr `yaml:"headers" doc:"more"`
 	Key     functions.Secret          `yaml:"key" doc:"hidden"`
@@ -134,6 +135,11 @@ func TestCheck(t *testing.T) {
 		{"a field without documentation", specOf[struct {
 			A string `yaml:"a"`
 		}]("f"), "doc tag"},
+		{"a list of a field without documentation", specOf[struct {
+			A []struct {
+				B string `yaml:"b"`
+			} `yaml:"a" doc:"x"`
+		}]("f"), `"a[].b": the doc tag`},
 		{"two fields of one key", specOf[struct {
 			A string `yaml:"a" doc:"x"`
 			B string `yaml:"a" doc:"x"`
@@ -201,6 +207,8 @@ func TestDescribeOptions(t *testing.T) {
 		{Path: "retry.max", Type: "duration", Default: "10s", Doc: "at most"},
 		{Path: "other", Type: "map", Doc: "another"},
 		{Path: "other.max", Type: "duration", Default: "10s", Doc: "at most"},
+		{Path: "list", Type: "list of map", Doc: "rows"},
+		{Path: "list[].max", Type: "duration", Default: "10s", Doc: "at most"},
 		{Path: "paths", Type: "list of path", Doc: "some"},
 		{Path: "headers", Type: "map of jq expression", Doc: "more"},
 		{Path: "key", Type: "secret", Doc: "hidden"},

@@ -106,7 +106,7 @@ type windowConfig struct {
 
 type limits struct {
 	InFlightEvents    int            `yaml:"in_flight_events" default:"10000" min:"1" doc:"events that are read and not finished"`
-	InFlightBytes     functions.Size `yaml:"in_flight_bytes" default:"64MiB" min:"1B" doc:"bytes of them, and of outputs until they are acknowledged; answers that are being read are bounded by workers and max_response"`
+	InFlightBytes     functions.Size `yaml:"in_flight_bytes" default:"64MiB" min:"1B" doc:"bytes of them, of answers while calls hold them, and of outputs until they are acknowledged; one answer may stand over it"`
 	UncommittedEvents int            `yaml:"uncommitted_events" default:"100000" min:"1" doc:"events of one partition between its committed offset and its newest read one"`
 }
 

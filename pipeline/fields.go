@@ -48,7 +48,7 @@ func wanted(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[functions.Path]():
 		return "a path, such as .a.b"
-	case reflect.TypeFor[functions.Expr](), reflect.TypeFor[functions.Program]():
+	case reflect.TypeFor[functions.Expr](), reflect.TypeFor[functions.AnswerExpr](), reflect.TypeFor[functions.Program]():
 		return "a jq text"
 	case reflect.TypeFor[functions.Template]():
 		return "a text with \\(jq) in it"

@@ -32,10 +32,9 @@ type WorstCase struct {
 	Sink      int64 // buffered by the client
 	ErrorSink int64 // buffered by the client
 
-	// Workers calls may each be reading an answer of Answer bytes, which no limit counts yet. Answer is
-	// the largest max_response, 0 where nothing is called.
-	Workers int
-	Answer  int64
+	// One answer of Answer bytes may stand over the limit, with what is made of it. Answer is the largest
+	// max_response, 0 where nothing is called.
+	Answer int64
 }
 
 // Total returns the sum of the limit and the buffers.
@@ -46,14 +45,14 @@ func (w WorstCase) String() string {
 	text := fmt.Sprintf("%.1f MiB: %s in flight, %s fetched, %s in the sink, %s in the error sink; one event larger than the limit is admitted alone",
 		float64(w.Total())/(1<<20), s(w.InFlight), s(w.Source), s(w.Sink), s(w.ErrorSink))
 	if w.Answer > 0 {
-		text += fmt.Sprintf("; and answers, while they are read: %d workers, each %s (max_response)", w.Workers, s(w.Answer))
+		text += fmt.Sprintf("; one answer of up to %s (max_response) may stand over it, with what is made of it", s(w.Answer))
 	}
 	return text
 }
 
 // WorstCaseBytes returns what the events of the pipeline may take in memory at most.
 func (p *Pipeline) WorstCaseBytes() (WorstCase, error) {
-	w := WorstCase{InFlight: p.cfg.Limits.InFlightBytes.Bytes(), Workers: p.cfg.Workers}
+	w := WorstCase{InFlight: p.cfg.Limits.InFlightBytes.Bytes()}
 	for _, it := range p.cfg.Process {
 		if o, ok := it.options.(*asynchttp.Options); ok {
 			w.Answer = max(w.Answer, o.MaxResponse.Bytes())

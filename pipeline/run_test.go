@@ -271,9 +271,9 @@ func TestWorstCaseCountsTheBuffersOfTheClients(t *testing.T) {
 			"10.0 MiB: 1MiB in flight, 4MiB fetched, 3MiB in the sink, 2MiB in the error sink; one event larger than the limit is admitted alone",
 		},
 		{
-			"answers that are being read", "process:\n" + http,
+			"an answer that is over the limit", "process:\n" + http,
 			"8.0 MiB: 1MiB in flight, 4MiB fetched, 3MiB in the sink, 0B in the error sink; one event larger than the limit is admitted alone" +
-				"; and answers, while they are read: 3 workers, each 2MiB (max_response)",
+				"; one answer of up to 2MiB (max_response) may stand over it, with what is made of it",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func isText(t reflect.Type) bool {
 // isJQ reports whether the type is read from jq text.
 func isJQ(t reflect.Type) bool {
 	switch t {
-	case reflect.TypeFor[functions.Expr](), reflect.TypeFor[functions.Program](), reflect.TypeFor[functions.Template]():
+	case reflect.TypeFor[functions.Expr](), reflect.TypeFor[functions.AnswerExpr](), reflect.TypeFor[functions.Program](), reflect.TypeFor[functions.Template]():
 		return true
 	}
 	return false

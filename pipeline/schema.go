@@ -92,6 +92,9 @@ func (s *schemer) of(t reflect.Type, tag reflect.StructTag) (map[string]any, str
 		if elem["type"] == "string" {
 			return anyOf(list(elem), text()), "list of " + name
 		}
+		if isText(t.Elem()) {
+			return anyOf(list(elem), elem), "list of " + name
+		}
 		return list(elem), "list of " + name
 	case reflect.Map:
 		elem, name := s.of(t.Elem(), "")
@@ -114,7 +117,7 @@ func ofText(t reflect.Type) (map[string]any, string) {
 	switch t {
 	case reflect.TypeFor[functions.Path]():
 		return text(), "path"
-	case reflect.TypeFor[functions.Expr](), reflect.TypeFor[functions.Program]():
+	case reflect.TypeFor[functions.Expr](), reflect.TypeFor[functions.AnswerExpr](), reflect.TypeFor[functions.Program]():
 		return map[string]any{"type": []any{"string", "boolean", "number"}}, "jq"
 	case reflect.TypeFor[functions.Template]():
 		return map[string]any{"type": []any{"string", "boolean", "number"}}, "template"
@@ -122,6 +125,9 @@ func ofText(t reflect.Type) (map[string]any, string) {
 		return map[string]any{"type": "string", "pattern": `^\d+ *(B|[kMG]B|[KMG]iB)$|\$\{`}, "size"
 	case reflect.TypeFor[functions.Duration]():
 		return map[string]any{"type": []any{"string", "integer"}, "pattern": `^(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$|^0$|\$\{`, "maximum": 0}, "duration"
+	}
+	if n, ok := reflect.New(t).Interface().(functions.Numeric); ok && n.Numeric() {
+		return map[string]any{"type": []any{"string", "integer"}}, "text"
 	}
 	return text(), "text"
 }

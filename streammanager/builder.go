@@ -48,7 +48,7 @@ const (
 // Limits bound what is read and not finished.
 type Limits struct {
 	InFlightEvents    int   // default 10,000
-	InFlightBytes     int64 // default 64 MiB: inputs, and outputs until they are acknowledged
+	InFlightBytes     int64 // default 64 MiB: inputs, answers that calls hold, and outputs until they are acknowledged
 	UncommittedEvents int   // per partition, default 100,000
 }
 
@@ -187,6 +187,7 @@ func (b *Builder) Build() (*Stream, error) {
 		inline: true,
 	}
 	s.emitter = &emitter{s: s}
+	s.room = &account{limit: cfg.Limits.InFlightBytes, wake: func() { s.control.send(func(*loop) {}) }}
 	if s.errorFormat == nil {
 		s.errorFormat = RecordFormat
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/window"
 )
 
@@ -109,9 +110,15 @@ func (l *loop) limitOfWorkers() int { return l.s.cfg.Workers + l.hung }
 
 // start hands waiting work to idle workers: what was called before goes first.
 func (l *loop) start() {
-	for l.busy < l.limitOfWorkers() && l.mode != ended {
+	for l.mode != ended {
+		lent := l.busy >= l.limitOfWorkers()
+		if lent && !l.lends() {
+			return
+		}
 		var fs []*flow
 		switch {
+		case lent:
+			fs = l.eldest().pop()
 		case !l.again.empty():
 			fs = l.again.pop()
 		case !l.roomForCalls():
@@ -183,6 +190,10 @@ func (l *loop) launch(c *call, step int) {
 	c.results = make([]result, len(c.flows))
 	l.called += len(c.flows)
 	c.ctx, c.cancel = context.WithCancel(l.s.callCtx)
+	if c.inline == nil {
+		c.room = &room{a: l.s.room, call: c, order: firstRead(c.flows)}
+		c.ctx = event.WithRoom(c.ctx, c.room)
+	}
 	c.at.Store(int32(step))
 	l.busy++
 	l.calls[c] = true

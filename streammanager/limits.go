@@ -34,7 +34,7 @@ func (l *loop) tooMany(p *partition) bool {
 	}
 	owed := l.outputs.of(p.owing, l.bytes, l.events)
 	return overShare(int64(p.units), int64(l.events), int64(lim.InFlightEvents), n, p.paused) ||
-		overShare(p.bytes+owed, l.expected(), lim.InFlightBytes, n, p.paused)
+		overShare(p.bytes+owed, l.expected(), l.forInputs(), n, p.paused)
 }
 
 // ofSecondHop says for one turn how much the repartition topic takes of the limits. It is summed up once: asked for each
@@ -51,6 +51,7 @@ func (l *loop) secondHop() ofSecondHop {
 		return ofSecondHop{}
 	}
 	h := ofSecondHop{bound: true, events: int64(l.events), inBytes: l.expected(), limits: l.s.cfg.Limits}
+	h.limits.InFlightBytes = l.forInputs()
 	for p := range l.parts {
 		if p.hop == secondHop {
 			h.units += int64(p.units)
@@ -126,8 +127,14 @@ func (e *estimate) of(n int, bytes int64, events int) int64 {
 	return int64(float64(n) * e.mean)
 }
 
-// expected is what is in flight, and what is still to come of it.
+// expected is what is in flight beside answers, and what is still to come of it.
 func (l *loop) expected() int64 { return l.bytes + l.outputs.of(l.owing, l.bytes, l.events) }
+
+// forInputs is what inputs and outputs may take: the limit without what is kept for answers.
+func (l *loop) forInputs() int64 { return l.s.cfg.Limits.InFlightBytes - l.forAnswers() }
+
+// used is what counts against forInputs: answers do where they take more than is kept for them.
+func (l *loop) used() int64 { return l.expected() + max(0, l.answers.held-l.forAnswers()) }
 
 // owe notes that outputs of u are to come.
 func (l *loop) owe(u *unit) {
@@ -152,5 +159,6 @@ func (l *loop) settleOutputs(u *unit) {
 // roomForCalls reports whether the outputs of another call would fit the limit. Only what is on its way to
 // a sink is waited for: it makes room by itself.
 func (l *loop) roomForCalls() bool {
-	return l.leaving == 0 || l.bytes+l.outputs.of(l.called, l.bytes, l.events) < l.s.cfg.Limits.InFlightBytes
+	coming := max(l.answers.held, l.outputs.of(l.called, l.bytes, l.events))
+	return l.leaving == 0 || l.bytes+coming < l.s.cfg.Limits.InFlightBytes
 }

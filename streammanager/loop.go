@@ -38,6 +38,7 @@ type loop struct {
 	owing                 int            // events whose outputs are not known yet
 	called                int            // events in calls
 	outputs               estimate       // bytes of the outputs of an event
+	answers               roomState      // what calls hold of answers
 	hung                  int            // calls that were abandoned and have not returned
 	calls                 map[*call]bool // calls that run
 
@@ -174,6 +175,7 @@ func (l *loop) rearm(tick *time.Timer) {
 
 // advance does all that the messages of this turn made possible.
 func (l *loop) advance() {
+	l.settleRoom()
 	l.closeEarly()
 	l.dispatchClosed()
 	l.start()
@@ -184,6 +186,9 @@ func (l *loop) advance() {
 	l.settleTurns()
 	if l.mode == draining {
 		l.settleDrain()
+	}
+	if l.bytes != l.answers.told {
+		l.settleRoom()
 	}
 	l.grant()
 	l.s.publish(l)
@@ -211,7 +216,7 @@ func (l *loop) closeEarly() {
 
 func (l *loop) full() bool {
 	lim := l.s.cfg.Limits
-	return l.events >= lim.InFlightEvents || l.expected() >= lim.InFlightBytes || l.needs > 0
+	return l.events >= lim.InFlightEvents || l.used() >= l.forInputs() || l.needs > 0
 }
 
 // grant lets the reader read, for as much as the limits have room.
@@ -226,9 +231,9 @@ func (l *loop) grant() {
 	}
 	g := grant{
 		events: min(most, int(l.room(int64(l.events), int64(l.s.cfg.Limits.InFlightEvents)))),
-		bytes:  l.room(l.expected(), l.s.cfg.Limits.InFlightBytes), alone: l.events == 0, ahead: l.outputs,
+		bytes:  l.room(l.used(), l.forInputs()), alone: l.events == 0, ahead: l.outputs,
 	}
-	if l.needs <= l.s.cfg.Limits.InFlightBytes-l.expected() {
+	if l.needs <= l.forInputs()-l.used() {
 		g.bytes = max(g.bytes, l.needs) // over the mark, so that the partition that has most is seen and paused
 	}
 	blocked := g.events <= 0 || (!g.alone && (g.bytes <= 0 || g.bytes < l.needs)) || l.s.pauser == nil && l.uncommittedFull()

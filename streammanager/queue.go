@@ -13,7 +13,7 @@ type queue struct {
 // group is what one call takes.
 type group struct {
 	flows  []*flow
-	order  uint64 // of the reading of its first event
+	order  uint64 // of the reading of the event that was read first
 	pushed uint64 // among equals the first pushed goes first
 }
 
@@ -21,7 +21,16 @@ func (q *queue) empty() bool { return len(q.items) == 0 }
 
 func (q *queue) push(fs []*flow) {
 	q.pushed++
-	heap.Push(&q.items, group{flows: fs, order: fs[0].u.order, pushed: q.pushed})
+	heap.Push(&q.items, group{flows: fs, order: firstRead(fs), pushed: q.pushed})
+}
+
+// firstRead is the order of the event of fs that was read first.
+func firstRead(fs []*flow) uint64 {
+	order := fs[0].u.order
+	for _, f := range fs[1:] {
+		order = min(order, f.u.order)
+	}
+	return order
 }
 
 func (q *queue) pop() []*flow { return heap.Pop(&q.items).(group).flows }

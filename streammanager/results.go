@@ -44,6 +44,7 @@ func (l *loop) returned(c *call) {
 	if len(waiting) > 0 {
 		l.timers.add(&timer{at: latest, flows: waiting})
 	}
+	l.returnRoom(c)
 	l.settleBatch(b)
 }
 
@@ -73,6 +74,7 @@ func (l *loop) apply(f *flow, r *result) (time.Time, bool) {
 			f.attempts = event.NewAttempts(l.now)
 		}
 		f.state = flowArrived
+		l.holdEvent(f)
 		l.leaveWork(f)
 		u.ks.b.arrived = append(u.ks.b.arrived, f)
 	}
@@ -118,6 +120,10 @@ func (l *loop) derive(f *flow, r *result) {
 		}
 	}
 	f.state = flowEnded
+	l.holdEvent(f)
+	for _, m := range made {
+		l.holdEvent(m)
+	}
 	u.open += len(made) - 1
 	if l.s.cfg.Order == OrderKeySerial && !u.ks.loose {
 		for _, m := range made {
@@ -172,6 +178,7 @@ func (l *loop) applyError(f *flow, r *result) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		f.ev, f.step, f.state = r.ev, r.step, flowWaiting
+		l.holdEvent(f)
 		return at, true
 	}
 	attempts, status := 0, 0
@@ -201,6 +208,7 @@ func (l *loop) giveUp(f *flow) {
 // endFlow marks a flow as at its end, and the unit when it was the last.
 func (l *loop) endFlow(f *flow) {
 	f.state = flowEnded
+	l.holdEvent(f)
 	u := f.u
 	u.open--
 	if u.failure != nil || u.open > 0 && l.leftAlone(u) {
@@ -209,6 +217,7 @@ func (l *loop) endFlow(f *flow) {
 			if other.state != flowEnded && other.state != flowRunning && other.state != flowReady {
 				waited := other.state == flowWaiting
 				other.state = flowEnded
+				l.holdEvent(other)
 				u.open--
 				if waited {
 					l.leaveWork(other)

@@ -55,6 +55,7 @@ type Stream struct {
 	readings    chan reading
 	stopped     chan struct{} // closed when the loop has ended
 	emitter     *emitter
+	room        *account
 	pool        pond.Pool
 	tasks       sync.WaitGroup // calls on the pool
 	started     time.Time
@@ -88,7 +89,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	// themselves when they are idle, so that waiting for our tasks is enough.
 	poolCtx, cancelPool := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelPool()
-	s.pool = pond.NewPool(s.cfg.Workers, pond.WithQueueSize(2*s.cfg.Workers+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
+	s.pool = pond.NewPool(s.cfg.Workers+1, pond.WithQueueSize(2*s.cfg.Workers+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
 
 	if err := s.open(hard); err != nil {
 		return failed(ReasonOpen, err)
@@ -274,7 +275,8 @@ func (s *Stream) submit(task func()) bool {
 	return err == nil
 }
 
-func (s *Stream) resize(n int) { s.pool.Resize(n) }
+// resize sets how many calls may run. One more may be lent.
+func (s *Stream) resize(n int) { s.pool.Resize(n + 1) }
 
 func (s *Stream) single(on bool) {
 	s.emitter.single.Store(on)
@@ -345,7 +347,7 @@ func (s *Stream) publish(l *loop) {
 	m.windows.Set(float64(l.windows.OpenWindows()))
 	m.lanes.Set(float64(l.windows.Lanes()))
 	m.inFlight.Set(float64(l.events))
-	m.inFlightBytes.Set(float64(l.bytes))
+	m.inFlightBytes.Set(float64(l.bytes + l.answers.held))
 	m.workers.Set(float64(s.cfg.Workers))
 	m.busy.Set(float64(l.busy))
 	s.mu.Lock()
@@ -359,7 +361,7 @@ func (s *Stream) publish(l *loop) {
 	}
 	s.status = m.counts
 	s.status.ErrorsByType = byType
-	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes
+	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes+l.answers.held
 	s.status.Unfinished, s.status.unread = l.pending()
 }
 

@@ -54,6 +54,7 @@ type flow struct {
 	attempts *event.Attempts // of the step on this event
 	state    flowState
 	out      *Record // nil: none
+	kept     int64   // bytes of ev that are counted: it is not what was read, and waits on its way
 }
 
 type flowState uint8
@@ -106,6 +107,7 @@ type call struct {
 	at        atomic.Int32 // the step that runs
 	results   []result
 	timer     *timer // looks whether it hangs; nil: nothing bounds it
+	room      *room  // what it holds of answers; nil: of a chain without calls, none
 	abandoned bool
 	returned  bool
 }

@@ -44,15 +44,16 @@ func (l *loop) look(t *timer) {
 	if c.returned || c.abandoned {
 		return
 	}
+	waits := c.room.waits() // for room, and its time stands still; asked first, since the end of a wait moves the deadline
 	deadline, step := time.Duration(c.deadline.Load()), int(c.at.Load())
 	at := l.s.started.Add(deadline)
 	if step == len(l.s.steps) {
 		deadline = 0 // it is past the last of them
 	}
-	if deadline == 0 || at.After(l.now) {
+	if deadline == 0 || waits || at.After(l.now) {
 		// The worker is in a later step, or between two.
 		t.at = at
-		if deadline == 0 {
+		if deadline == 0 || waits {
 			t.at = l.now.Add(grace)
 		}
 		l.timers.add(t)
@@ -60,6 +61,7 @@ func (l *loop) look(t *timer) {
 	}
 	c.abandoned = true
 	c.cancel()
+	l.returnRoom(c)
 	l.hung++
 	l.s.metrics.abandoned.Inc()
 	l.s.resize(l.limitOfWorkers())

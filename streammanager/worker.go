@@ -184,6 +184,7 @@ func (w worker) call(c *call, st *step, ev *event.Event) ([]*event.Event, error)
 			return nil, event.Rejectf(event.Function, "function %q returned a nil event", st.Name)
 		}
 	}
+	c.room.keep(out)
 	return out, nil
 }
 
@@ -194,13 +195,13 @@ func (w worker) limit(c *call, st *step) (context.Context, context.CancelFunc) {
 		return c.ctx, func() {}
 	}
 	c.deadline.Store(int64(time.Since(w.s.started) + st.Timeout + grace))
-	return context.WithTimeout(c.ctx, st.Timeout)
+	return event.WithTimeout(c.ctx, st.Timeout, nil)
 }
 
 // deadlineError turns the end of the call's own deadline into its outcome. Whether the stream ended the
 // call is for the loop to say.
 func (w worker) deadlineError(ctx context.Context, c *call, st *step, err error) error {
-	if ctx.Err() == nil || c.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+	if ctx.Err() == nil || c.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	var r *event.RejectError

@@ -36,10 +36,10 @@ func (f *Func) redirect(req *http.Request, via []*http.Request) error {
 		return &redirectError{event.Rejected, fmt.Errorf("a redirect to the scheme %q", req.URL.Scheme)}
 	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
 		return &redirectError{event.Rejected, fmt.Errorf("a redirect from https to http, host %q", req.URL.Host)}
-	case !f.allow.allows(req.URL):
+	case !f.mayCall(req.URL):
 		return &redirectError{event.Rejected, fmt.Errorf("a redirect to host %q, which allow_hosts does not name", req.URL.Host)}
 	}
-	if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+	if !sameServer(req.URL, via[0].URL) {
 		kept := http.Header{}
 		for _, name := range harmless {
 			if v := req.Header.Values(name); len(v) > 0 {
@@ -50,6 +50,12 @@ func (f *Func) redirect(req *http.Request, via []*http.Request) error {
 	}
 	return nil
 }
+
+// mayCall reports whether allow_hosts, the literal host of url, or a route names u.
+func (f *Func) mayCall(u *url.URL) bool { return f.allow.allows(u) || f.routes.of(u) != nil }
+
+// sameServer reports whether what is meant for a may be shown to b.
+func sameServer(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
 // allowList is allow_hosts, and the host that the URL names literally.
 type allowList []pattern
@@ -89,15 +95,18 @@ func splitHost(hostport string) (name, port string) {
 	return strings.TrimSuffix(strings.ToLower(name), "."), port
 }
 
+// ownPort is the port of a URL that names none.
+func ownPort(scheme string) string { return map[string]string{"http": "80", "https": "443"}[scheme] }
+
 // allows reports whether u may be called.
 func (l allowList) allows(u *url.URL) bool {
 	name, port := splitHost(u.Host)
-	ownPort := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	own := ownPort(u.Scheme)
 	if port == "" {
-		port = ownPort
+		port = own
 	}
 	for _, p := range l {
-		if p.port != "*" && port != p.port && (p.port != "" || port != ownPort) {
+		if p.port != "*" && port != p.port && (p.port != "" || port != own) {
 			continue
 		}
 		if p.subdomains && strings.HasSuffix(name, "."+p.name) || !p.subdomains && name == p.name {

@@ -22,41 +22,31 @@ const (
 // errTooLarge says that an answer is over max_response.
 var errTooLarge = errors.New("answer too large")
 
-// read reads a whole body of at most limit bytes and closes it. The limit counts decompressed bytes.
-func read(resp *http.Response, limit int64) ([]byte, error) {
-	defer drain(resp.Body)
-	if resp.ContentLength > limit && !resp.Uncompressed {
-		return nil, errTooLarge
-	}
-	var b bytes.Buffer
-	if n := resp.ContentLength; n > 0 {
-		b.Grow(int(min(n, 1<<20)) + bytes.MinRead)
-	}
-	n, err := io.Copy(&b, io.LimitReader(resp.Body, limit))
-	if err != nil {
-		return nil, err
-	}
-	if n == limit {
-		// Whether there is more shows in one byte beyond the limit.
-		if m, err := io.ReadFull(resp.Body, make([]byte, 1)); m > 0 {
-			return nil, errTooLarge
-		} else if err != io.EOF {
-			return nil, err
-		}
-	}
-	return b.Bytes(), nil
-}
-
-// readExcerpt reads the beginning of a body for a message and closes it.
-func readExcerpt(resp *http.Response) string {
+// readFailed reads an answer that is not good and closes it: its beginning for a message and, where it has no
+// more than limit bytes, all of it. One that breaks off is shown as far as it came.
+func (c *call) readFailed(resp *http.Response, limit int64) (whole []byte, begins string) {
 	if resp.StatusCode < 200 { // switching protocols: the body is the bare connection, without an end
 		_ = resp.Body.Close()
-		return ""
+		return nil, ""
 	}
-	defer drain(resp.Body)
-	b := make([]byte, excerptBytes+utf8.UTFMax)
-	n, _ := io.ReadFull(resp.Body, b) // a body that breaks off is shown as far as it came
-	return excerpt(b[:n])
+	begin := make([]byte, excerptBytes+utf8.UTFMax)
+	n, err := io.ReadFull(resp.Body, begin)
+	begin = begin[:n]
+	if limit == 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		drain(resp.Body)
+		return nil, excerpt(begin)
+	}
+	resp.Body = &rejoined{Reader: io.MultiReader(bytes.NewReader(begin), resp.Body), Closer: resp.Body}
+	if whole, err = c.read(resp, limit); err != nil {
+		whole = nil
+	}
+	return whole, excerpt(begin)
+}
+
+// rejoined is a body whose beginning has been read already.
+type rejoined struct {
+	io.Reader
+	io.Closer
 }
 
 // excerpt cuts b to a short text that is valid UTF-8.

@@ -1,25 +1,13 @@
 package asynchttp
 
 import (
-	"net"
+	"log/slog"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
-
-// The bounds of a connection. They are no options: the bound that a user sets is that of a whole try.
-const (
-	dialTimeout     = 10 * time.Second
-	tlsTimeout      = 10 * time.Second
-	idleTimeout     = 50 * time.Second // many servers and balancers close at 60 s: be first
-	pingAfter       = 15 * time.Second // silence on an HTTP/2 connection with requests in flight
-	pingTimeout     = 10 * time.Second
-	maxHeaderBytes  = 1 << 20
-	defaultWorkers  = 64
-	idlePerWorker   = 4 // idle connections over all hosts, for URLs that spread over many
-	continueTimeout = time.Second
 )
 
 // ClientConfig is what a Client is made of.
@@ -34,20 +22,16 @@ type ClientConfig struct {
 }
 
 // Client is the connection pool of a pipeline and what it knows of the hosts behind it.
-type Client struct {
-	pool  *pool
-	close func()
-}
+type Client struct{ pool *pool }
 
 // NewClient makes a client. It panics where cfg.Metrics holds other metrics of the same names.
 func NewClient(cfg ClientConfig) *Client {
-	p := &pool{rt: cfg.Transport, hosts: newHosts(), metrics: newMetrics(cfg.Metrics)}
-	c := &Client{pool: p, close: func() {}}
-	if p.rt == nil {
-		t := newTransport(cfg.Workers)
-		p.rt, c.close = t, t.CloseIdleConnections
+	p := &pool{
+		canned: cfg.Transport, workers: cfg.Workers, hosts: newHosts(), metrics: newMetrics(cfg.Metrics),
+		opened: map[settings]*connections{},
 	}
-	return c
+	p.shared, _ = p.through(settings{}, nil) // without files nothing can be wrong
+	return &Client{pool: p}
 }
 
 // HTTP returns the client that is put into functions.Env. It has no time-out of its own: pass a context
@@ -60,38 +44,51 @@ func (c *Client) For(function string) *http.Client {
 }
 
 // Close closes the connections that no request uses. The pipeline calls it once, after its last call.
-func (c *Client) Close() { c.close() }
+func (c *Client) Close() { c.pool.close() }
 
-func newTransport(workers int) *http.Transport {
-	if workers <= 0 {
-		workers = defaultWorkers
-	}
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
-		TLSHandshakeTimeout:    tlsTimeout,
-		ExpectContinueTimeout:  continueTimeout,
-		IdleConnTimeout:        idleTimeout,
-		MaxIdleConns:           workers * idlePerWorker,
-		MaxIdleConnsPerHost:    workers,
-		MaxConnsPerHost:        workers,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-	}
-}
-
-// pool is the shared transport. It deliberately has no method CloseIdleConnections: go-retryablehttp
+// pool is the connections of a pipeline. It deliberately has no method CloseIdleConnections: go-retryablehttp
 // calls it whenever it gives a request up, which would close the connections of all other calls.
 type pool struct {
-	rt      http.RoundTripper
+	canned  http.RoundTripper // answers in place of the network; nil: none does
+	shared  http.RoundTripper // of all that have no settings of their own
+	workers int
 	hosts   *hosts
 	metrics *metrics
+
+	mu     sync.Mutex // guards opened
+	opened map[settings]*connections
 }
 
 // RoundTrip implements http.RoundTripper.
-func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) { return p.rt.RoundTrip(r) }
+func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) { return p.shared.RoundTrip(r) }
+
+// through returns the connections of s, shared by all that have the same. The error is that of
+// secrets.TLS.Config, also where answers are canned.
+func (p *pool) through(s settings, log *slog.Logger) (http.RoundTripper, error) {
+	if p.canned != nil {
+		_, err := s.tls.Config()
+		return p.canned, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.opened[s]; ok {
+		return c, nil
+	}
+	c, err := s.open(p.workers, log)
+	if err != nil {
+		return nil, err
+	}
+	p.opened[s] = c
+	return c, nil
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.opened {
+		c.close()
+	}
+}
 
 // poolOf returns the pool behind client, or a new one around its transport.
 func poolOf(client *http.Client, cfg ClientConfig) *pool {

@@ -52,8 +52,8 @@ func (c *call) what() string {
 // fail makes an error event of what became of the last try. A path may hold credentials too, and an
 // answer repeat what it was asked with.
 func (c *call) fail(kind event.Type, err error) error {
-	err = c.f.o.URL.HideIn(fmt.Errorf("%s: %w", c.what(), err))
-	for _, t := range c.f.o.Headers {
+	err = fmt.Errorf("%s: %w", c.what(), err)
+	for _, t := range c.f.o.templates() {
 		err = t.HideIn(err)
 	}
 	if !c.f.o.Body.IsZero() {

@@ -84,6 +84,7 @@ func reply(status int, body string, headers ...string) (*http.Response, error) {
 // ended is how an event came out of a function, after all its waits.
 type ended struct {
 	value    string
+	dropped  bool
 	err      error
 	attempts int
 	status   int
@@ -120,6 +121,7 @@ func drive(ctx context.Context, f event.Func, value string) ended {
 		default:
 			out.err, out.attempts, out.took = err, tries.Number(), time.Since(began)
 			out.status = tries.LastStatus()
+			out.dropped = err == nil && len(got) == 0
 			if len(got) == 1 {
 				out.value = string(got[0].Value())
 			}

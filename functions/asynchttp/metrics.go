@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/a0c75104/enricher/event"
 )
 
 // codes are the values of the label code. They are known at start, so that every series starts at 0;
@@ -15,16 +17,18 @@ var codes = []string{
 	"200", "204", "400", "401", "403", "404", "408", "410", "425", "429", "500", "502", "503", "504",
 }
 
-// The values of the label reason: what made another try necessary.
+// The values of the label reason: what made another try necessary. Beside these, of which the tries are no
+// attempts, it is the type of the error event that would have come.
 const (
-	reasonConnection  = "connection"
-	reasonTimeout     = "timeout"
-	reasonRateLimited = "rate_limited"
-	reasonStatus      = "unexpected_status"
-	reasonHold        = "hold" // a Retry-After that held the host: the try was no attempt
+	reasonHold   = "hold"   // a Retry-After that held the host
+	reasonRecent = "recent" // what was asked for may not be there yet
+	reasonRoom   = "room"   // the connection was lost while the answer waited for room
 )
 
-var reasons = []string{reasonConnection, reasonTimeout, reasonRateLimited, reasonStatus, reasonHold}
+var reasons = []string{
+	reasonHold, reasonRecent, reasonRoom, string(event.Connection), string(event.Timeout), string(event.RateLimited), string(event.UnexpectedStatus),
+	string(event.NotFound), string(event.NoContent), string(event.EmptyResponse), string(event.InvalidResponse), string(event.TooLarge),
+}
 
 var durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
@@ -47,7 +51,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"function", "code"})),
 		retries: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "enricher_http_retries_total",
-			Help: "HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, no attempt.",
+			Help: "HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.",
 		}, []string{"function", "reason"})),
 		connections: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "enricher_http_connections_total",

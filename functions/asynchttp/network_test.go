@@ -197,13 +197,16 @@ func TestRefusedCertificateIsNotTriedAgain(t *testing.T) {
 	}
 	srv.StartTLS()
 	defer srv.Close()
-	f, err := asynchttp.New(functions.Env{Name: "content"}, options(t, "url: "+srv.URL+"/?key=hush\ninto: .r"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := drive(t.Context(), f, `{}`)
-	if got.kind() != event.Connection || got.attempts != 1 || handshakes.Load() != 1 || strings.Contains(got.err.Error(), "hush") {
-		t.Errorf("got %v after %d attempts, %d handshakes; want %s after one", got.err, got.attempts, handshakes.Load(), event.Connection)
+	for _, rule := range []string{"", "\nerrors: [{on: [connection], do: retry}]"} {
+		f, err := asynchttp.New(functions.Env{Name: "content"}, options(t, "url: "+srv.URL+"/?key=hush\ninto: .r"+rule))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := handshakes.Load()
+		got := drive(t.Context(), f, `{}`)
+		if n := handshakes.Load() - before; got.kind() != event.Connection || got.attempts != 1 || n != 1 || strings.Contains(got.err.Error(), "hush") {
+			t.Errorf("%q: got %v after %d attempts, %d handshakes; want %s after one", rule, got.err, got.attempts, n, event.Connection)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/secrets"
 )
 
 // Options are the keys of the http function in a pipeline file.
@@ -23,9 +23,15 @@ type Options struct {
 	URL          functions.Template            `yaml:"url" doc:"what to call; each value is escaped by its place" required:"true"`
 	Method       string                        `yaml:"method" doc:"the request's method" default:"GET" enum:"GET|POST|PUT|PATCH|DELETE"`
 	Headers      map[string]functions.Template `yaml:"headers" doc:"request headers"`
+	Query        Params                        `yaml:"query" doc:"parameters added to the query of url: a map of names to a template, or to a list of them for a name that is repeated; each value is escaped"`
+	Form         Params                        `yaml:"form" doc:"parameters that make the body, as a web page's form sends them (application/x-www-form-urlencoded); written as query is"`
 	Body         functions.Expr                `yaml:"body" doc:"jq that gives the request's body: text goes as it is, anything else as JSON"`
 	AllowHosts   []string                      `yaml:"allow_hosts" doc:"hosts that may be called beside the one that url names: name, *.name for its subdomains, name:port; required where the host comes from the event"`
-	Select       functions.Expr                `yaml:"select" doc:"jq that picks the part of the answer that is used; left out: the whole answer; nothing there: not_found"`
+	Routes       map[string]string             `yaml:"routes" doc:"servers that stand in for others, such as sidecars: the beginning of a URL (https://*.example.org/v1: the host's subdomains) to scheme://host[:port] or unix:///path; of several the more specific host, then the longer path rules; the request still names its own host, which needs no allow_hosts"`
+	TLS          *secrets.TLS                  `yaml:"tls" doc:"true, or {ca_file, cert_file, key_file, server_name, insecure_skip_verify}: how https connections are protected; the files are read again when they change"`
+	Auth         *AuthOptions                  `yaml:"auth" doc:"credentials, sent to the host of the request alone, never to another one on a redirect"`
+	DenyPrivate  bool                          `yaml:"deny_private" doc:"refuses connections to addresses that are not of the public network (loopback, private, link-local, multicast), as names turn out to have; not those to routes" default:"false"`
+	Select       functions.AnswerExpr          `yaml:"select" doc:"jq that picks the part of the answer that is used; left out: the whole answer; nothing there: not_found"`
 	Into         Into                          `yaml:"into" doc:"where the answer goes: a path, or a map of paths to jq of the answer" required:"true"`
 	As           string                        `yaml:"as" doc:"how the answer is read" default:"json" enum:"json|text|base64"`
 	Timeout      functions.Duration            `yaml:"timeout" doc:"bound of one attempt, its answer included" default:"10s"`
@@ -33,14 +39,16 @@ type Options struct {
 	MaxResponse  functions.Size                `yaml:"max_response" doc:"bound of an answer after decompression; a larger one is an error" default:"64MiB"`
 	Idempotent   bool                          `yaml:"idempotent" doc:"a POST or PATCH may be sent again although it may have been carried out" default:"false"`
 	Retry        RetryOptions                  `yaml:"retry" doc:"when a failed attempt is made again"`
+	Errors       []Rule                        `yaml:"errors" doc:"what is done about what came, the first that matches; what none matches: the default"`
+	RetryRecent  *RecentOptions                `yaml:"retry_recent" doc:"asks again, without an attempt, while the event is so young that what it asks for may not be there yet; comes before errors"`
 }
 
 // RetryOptions say when a failed attempt is made again.
 type RetryOptions struct {
-	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout; a try whose answer holds its host (429 or 503 with Retry-After) is none" default:"5"`
+	Attempts      int                `yaml:"attempts" doc:"attempts at most, the first among them; 0: until total_timeout; a try whose answer holds its host (by Retry-After) is none" default:"5"`
 	Initial       functions.Duration `yaml:"initial" doc:"upper bound of the first random wait; it doubles with each attempt" default:"200ms"`
 	Max           functions.Duration `yaml:"max" doc:"largest bound of a random wait" default:"10s"`
-	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given; on 429 and 503 it holds all events of the host, however often it is repeated" default:"60s"`
+	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given; of an answer that calls for another attempt, whatever its status, it holds all events of the host, however often it is repeated" default:"60s"`
 }
 
 // Into says where an answer goes.
@@ -49,7 +57,7 @@ type Into struct{ Targets []Target }
 // Target is one place that is set. Without Value the whole answer goes there.
 type Target struct {
 	Path  functions.Path
-	Value functions.Expr
+	Value functions.AnswerExpr
 }
 
 // IsZero reports whether the option was left out.
@@ -119,6 +127,7 @@ func (o Options) Validate() error {
 		errs = append(errs, &functions.OptionError{Option: option, Err: fmt.Errorf(format, args...)})
 	}
 	o.checkURL(wrong)
+	o.checkRequest(wrong)
 	spelled := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
 		err := checkHeaderName(name)
@@ -143,9 +152,6 @@ func (o Options) Validate() error {
 	if o.TotalTimeout > 0 && o.TotalTimeout < o.Timeout {
 		wrong("total_timeout", "%v is less than timeout %v, the bound of one attempt: write a shorter timeout too; 0 is no bound", o.TotalTimeout, o.Timeout)
 	}
-	if !o.Body.IsZero() && o.Method == http.MethodGet {
-		wrong("body", "GET carries no body: write method: POST, or another that does")
-	}
 	r := o.Retry
 	if r.Attempts < 0 {
 		wrong("retry.attempts", "%d is negative: 0 means until total_timeout", r.Attempts)
@@ -159,6 +165,7 @@ func (o Options) Validate() error {
 	if r.RetryAfterMax <= 0 {
 		wrong("retry.retry_after_max", "write a duration above 0")
 	}
+	o.checkOutcomes(wrong)
 	return errors.Join(errs...)
 }
 
@@ -177,7 +184,7 @@ func (o Options) checkURL(wrong func(option, format string, args ...any)) {
 	if !webScheme.MatchString(o.URL.Template.String()) {
 		wrong("url", "want a URL that begins with https:// or http://")
 	}
-	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 {
+	if _, fixed := o.URL.HostIsFixed(); !fixed && len(o.AllowHosts) == 0 && len(o.Routes) == 0 {
 		wrong("allow_hosts", "the host of url comes from the event: name the hosts that may be called")
 	}
 	for i, text := range o.AllowHosts {
@@ -229,9 +236,7 @@ func New(env functions.Env, o Options) (*Func, error) {
 	p := poolOf(env.HTTP, ClientConfig{Workers: env.Workers, Metrics: env.Metrics})
 	f := &Func{
 		o: o, pool: p, meters: p.metrics.of(env.Name), log: env.Logger,
-		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout),
-		// A method that changes nothing by being repeated may always be sent again.
-		repeatable: o.Idempotent || o.Method != http.MethodPost && o.Method != http.MethodPatch,
+		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout), repeatable: o.repeatable(),
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
@@ -247,6 +252,9 @@ func New(env functions.Env, o Options) (*Func, error) {
 			return nil, &functions.OptionError{Option: "allow_hosts", Err: err}
 		}
 		f.allow = append(f.allow, one)
+	}
+	if err := f.connect(); err != nil {
+		return nil, err
 	}
 	return f, nil
 }

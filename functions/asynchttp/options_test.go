@@ -137,17 +137,31 @@ enricher_http_connections_total{function="content",pipeline="p",reused="false"} 
 enricher_http_connections_total{function="content",pipeline="p",reused="true"} 3
 enricher_http_connections_total{function="mine",pipeline="p",reused="false"} 0
 enricher_http_connections_total{function="mine",pipeline="p",reused="true"} 0
-# HELP enricher_http_retries_total HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, no attempt.
+# HELP enricher_http_retries_total HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.
 # TYPE enricher_http_retries_total counter
 enricher_http_retries_total{function="content",pipeline="p",reason="connection"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="empty_response"} 0
 enricher_http_retries_total{function="content",pipeline="p",reason="hold"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="invalid_response"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="no_content"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="not_found"} 0
 enricher_http_retries_total{function="content",pipeline="p",reason="rate_limited"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="recent"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="room"} 0
 enricher_http_retries_total{function="content",pipeline="p",reason="timeout"} 0
+enricher_http_retries_total{function="content",pipeline="p",reason="too_large"} 0
 enricher_http_retries_total{function="content",pipeline="p",reason="unexpected_status"} 1
 enricher_http_retries_total{function="mine",pipeline="p",reason="connection"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="empty_response"} 0
 enricher_http_retries_total{function="mine",pipeline="p",reason="hold"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="invalid_response"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="no_content"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="not_found"} 0
 enricher_http_retries_total{function="mine",pipeline="p",reason="rate_limited"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="recent"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="room"} 0
 enricher_http_retries_total{function="mine",pipeline="p",reason="timeout"} 0
+enricher_http_retries_total{function="mine",pipeline="p",reason="too_large"} 0
 enricher_http_retries_total{function="mine",pipeline="p",reason="unexpected_status"} 0
 `
 

@@ -149,7 +149,7 @@ func TestNoAttemptBeginsAfterTotalTimeout(t *testing.T) {
 		took          time.Duration // at most
 	}{
 		{name: "attempts without bound end", options: "total_timeout: 20s\nretry: {attempts: 0}", step: status(500), want: event.UnexpectedStatus, took: 20 * time.Second},
-		{name: "a wait that does not fit fails at once", options: "total_timeout: 1s\ntimeout: 1s\nretry: {retry_after_max: 30s}", step: status(500, "Retry-After", "10"), want: event.UnexpectedStatus},
+		{name: "a wait that does not fit fails at once", options: "total_timeout: 1s\ntimeout: 1s\nretry: {initial: 100000h, max: 100000h}", step: status(500), want: event.UnexpectedStatus},
 		{name: "an attempt is cut", options: "total_timeout: 3s\ntimeout: 2s", step: hang, want: event.Timeout, took: 3 * time.Second},
 	}
 	for _, tc := range tests {
@@ -207,6 +207,39 @@ func TestRetryAfterHoldsTheHostForAllCallsAndIsNoAttempt(t *testing.T) {
 			t.Errorf("%d requests were refused, want at most one per event and hold", refused)
 		}
 	})
+}
+
+// What calls for another attempt may say when, whatever its status; what does not holds nothing.
+func TestRetryAfterHoldsTheHostWhateverTheStatus(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		step func(*http.Request) (*http.Response, error)
+		hold time.Duration // 0: none
+	}{
+		{"500", status(500, "Retry-After", "5"), 5 * time.Second},
+		{"408", status(408, "Retry-After", "0.5"), 500 * time.Millisecond},
+		{"a failure in a 200 that a rule retries", says(200, maxlag, "Retry-After", "5"), 5 * time.Second},
+		{"a 403 that a rule retries", status(403, "Retry-After", "5"), 5 * time.Second},
+		{"404", status(404, "Retry-After", "5"), 0},
+		{"a good answer", status(200, "Retry-After", "5"), 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				client := cannedClient(func(r *http.Request) (*http.Response, error) {
+					if time.Since(began) > 0 {
+						return reply(200, `1`)
+					}
+					return tc.step(r)
+				})
+				f := build(t, client, "{url: http://api/, into: .r, errors: [{on: [200], when: '.error?', do: retry}, {on: [403], do: retry}]}")
+				got := drive(t.Context(), f, `{}`)
+				if (got.holds > 0) != (tc.hold > 0) || got.took != tc.hold || tc.hold > 0 && (got.err != nil || got.attempts != 1) {
+					t.Errorf("got %v after %v, %d holds and %d attempts; want one attempt and a hold of %v", got.err, got.took, got.holds, got.attempts, tc.hold)
+				}
+			})
+		})
+	}
 }
 
 func TestNoCallIsMadeWhileAHostIsHeld(t *testing.T) {

@@ -33,6 +33,11 @@ func shifted(err error, n int) error {
 // variables are the names that every expression may use, without the dollar sign.
 var variables = []string{"headers", "key", "offset", "partition", "pipeline", "timestamp", "topic"}
 
+// known reports whether name is one of variables or of more.
+func known(name string, more []string) bool {
+	return slices.Contains(variables, name) || slices.Contains(more, name)
+}
+
 // refused are the functions that reach out of the event, each with the reason for the user.
 var refused = map[string]string{
 	"env":               "the environment is not at hand in expressions; write ${NAME} in the pipeline file",
@@ -108,14 +113,14 @@ func foreign(src string, at int) string {
 }
 
 // compileError turns an error of gojq's compiler, which knows no place, into one with a place.
-func compileError(src string, err error) error {
+func compileError(src string, err error, more []string) error {
 	msg := err.Error()
 	at := -1
 	if _, name, ok := strings.Cut(msg, "not defined: "); ok {
 		name, _, _ = strings.Cut(name, "/")
 		at = find(src, name)
 		if strings.HasPrefix(name, "$") {
-			msg += "; expressions know $" + strings.Join(variables, ", $")
+			msg += "; expressions know $" + strings.Join(slices.Concat(variables, more), ", $")
 		} else if !strings.HasSuffix(msg, "/0") || at < 0 {
 			return &SyntaxError{Offset: at, Message: msg}
 		} else {

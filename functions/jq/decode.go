@@ -26,6 +26,19 @@ func decodeHalves(raw []byte) (v any, lone bool, err error) {
 	return v, d.lone, nil
 }
 
+// What decoded values take beside the bytes of their text, at most.
+const (
+	perValue  = 80  // its place in a list or an object, its text's header, and what these keep free to grow
+	perObject = 320 // an object's table
+)
+
+// DecodedSize is what the values of a JSON text take in memory at most, where an expression needs more of it than a
+// path. What is punctuation within strings counts too.
+func DecodedSize(text []byte) int64 {
+	count := func(c byte) int64 { return int64(bytes.Count(text, []byte{c})) }
+	return int64(len(text)) + perValue*(1+count(',')+count(':')+count('[')) + perObject*count('{')
+}
+
 type decoder struct {
 	b    []byte
 	i    int

@@ -31,9 +31,10 @@ var root event.Path
 // decoded at most once.
 type input struct {
 	ctx     context.Context
-	ev      *event.Event // for the variables
-	doc     *event.Event // whose value is "."
-	root    any          // the value decoded
+	ev      *event.Event          // for the variables
+	doc     *event.Event          // whose value is "."
+	more    func(name string) any // gives further variables; nil: there are none
+	root    any                   // the value decoded
 	decoded bool
 	looked  bool // whether lone is known
 	lone    bool // a string in root holds half of a surrogate pair
@@ -131,9 +132,11 @@ func (in *input) variable(name string) any {
 		return int(ev.Timestamp().UnixMilli())
 	case "$pipeline":
 		return event.Pipeline(in.ctx)
-	default:
+	}
+	if in.more == nil {
 		return nil
 	}
+	return in.more(name[1:])
 }
 
 // program is a query compiled by gojq.
@@ -146,11 +149,12 @@ type program struct {
 	stuck atomic.Int64 // evaluations that were left behind and are still running
 }
 
-// newProgram compiles q. Of a localized program paths are those that its variables hold.
-func newProgram(q *gojq.Query, paths ...event.Path) (*program, error) {
+// newProgram compiles q, which may use the variables in more too. Of a localized program paths are those that
+// its variables hold.
+func newProgram(q *gojq.Query, more []string, paths ...event.Path) (*program, error) {
 	p := &program{paths: paths, reads: len(paths) == 0 && readsInput(q), quick: prompt(q)}
 	for _, name := range names(q) {
-		if strings.HasPrefix(name, "$") && slices.Contains(variables, name[1:]) {
+		if strings.HasPrefix(name, "$") && known(name[1:], more) {
 			p.vars = append(p.vars, name)
 		}
 	}

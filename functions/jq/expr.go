@@ -24,28 +24,29 @@ type Expr struct {
 }
 
 // Compile compiles an expression. The error is a *SyntaxError. Functions that reach out of the event
-// (env, input, modules, debug, halt) are refused.
-func Compile(src string) (*Expr, error) {
+// (env, input, modules, debug, halt) are refused. more names variables, without the dollar sign, that it may
+// use beside those of every event; OnAnswer gives their values.
+func Compile(src string, more ...string) (*Expr, error) {
 	q, err := parse(src)
 	if err != nil {
 		return nil, err
 	}
-	return compile(src, q)
+	return compile(src, q, more...)
 }
 
 // compile compiles a query that parse has checked; src is its text, for messages and places.
-func compile(src string, q *gojq.Query) (*Expr, error) {
+func compile(src string, q *gojq.Query, more ...string) (*Expr, error) {
 	e := &Expr{src: src}
-	var c, other planner
+	c, other := planner{more: more}, planner{more: more}
 	n, err := c.short(q)
 	if err == nil && n == nil {
-		c = planner{}
+		c = planner{more: more}
 		e.whole, err = c.gojq(q)
 	} else if err == nil {
 		e.whole, err = other.gojq(q)
 	}
 	if err != nil {
-		return nil, compileError(src, err)
+		return nil, compileError(src, err, more)
 	}
 	if p, ok := n.(*pathNode); ok {
 		e.path, e.bare = p.path, true
@@ -104,7 +105,15 @@ func (e *Expr) Text(ctx context.Context, ev *event.Event) (text string, missing 
 // those of ev, which may be nil. The result is nil where it is null or missing, else it may be a part
 // of raw. More than one result is an error, none is a missing one.
 func (e *Expr) OnJSON(ctx context.Context, raw []byte, ev *event.Event) ([]byte, error) {
-	x, ok, err := e.eval(newInputOn(ctx, raw, ev))
+	return e.OnAnswer(ctx, raw, ev, nil)
+}
+
+// OnAnswer is OnJSON with values for the further variables that Compile was told of. more gives the value of
+// one, named without the dollar sign, as a nil, bool, int, float64, string, []any or map[string]any.
+func (e *Expr) OnAnswer(ctx context.Context, raw []byte, ev *event.Event, more func(name string) any) ([]byte, error) {
+	in := newInputOn(ctx, raw, ev)
+	in.more = more
+	x, ok, err := e.eval(in)
 	if err != nil || !ok {
 		return nil, err
 	}

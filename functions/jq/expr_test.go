@@ -351,3 +351,36 @@ func TestLongErrorMessageIsCut(t *testing.T) {
 		t.Errorf("got a message of %d bytes", len(err.Error()))
 	}
 }
+
+func TestFurtherVariablesAreKnownWhereTheyAreNamed(t *testing.T) {
+	more := func(name string) any {
+		return map[string]any{"status": 404, "response_headers": map[string]any{"etag": "\"v\"", "n": "1"}}[name]
+	}
+	for _, tc := range []struct{ src, want string }{
+		{`$status`, `404`},
+		{`$status == 404 and .a == 1`, `true`},
+		{`{$status, a, t: $topic}`, `{"status":404,"a":1,"t":"pages"}`},
+		{`$response_headers.etag`, `"\"v\""`},
+		{`$response_headers["n"] | tonumber`, `1`},
+		{`"\($status) \(.a)"`, `"404 1"`},
+		{`[.list[] | select(. < $status)]`, `[1]`},
+		{`.a as $status | $status`, `1`},
+		{`. as {a: $b} | [$b, $status]`, `[1,404]`},
+	} {
+		e, err := jq.Compile(tc.src, "status", "response_headers")
+		if err != nil {
+			t.Errorf("compiling %s: %v", tc.src, err)
+			continue
+		}
+		got, err := e.OnAnswer(t.Context(), []byte(`{"a":1,"list":[1,500]}`), newEvent(`{}`), more)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s: got %s, %v; want %s", tc.src, got, err, tc.want)
+		}
+	}
+	if _, err := jq.Compile(`$status`); err == nil || !strings.Contains(err.Error(), "variable not defined: $status; expressions know $headers") {
+		t.Errorf("without them: got %v, want that it is not defined", err)
+	}
+	if _, err := jq.Compile(`$stats`, "status"); err == nil || !strings.Contains(err.Error(), "$topic, $status") {
+		t.Errorf("a name that is none: got %v, want the names that are known", err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 // planner makes the nodes of one expression and gathers what they read.
 type planner struct {
+	more  []string // variables beside those of every event
 	paths []event.Path
 	reads bool
 }
@@ -28,7 +29,7 @@ func (c *planner) node(q *gojq.Query) (node, error) {
 
 // gojq leaves q to gojq.
 func (c *planner) gojq(q *gojq.Query) (*gojqNode, error) {
-	p, err := newProgram(q)
+	p, err := newProgram(q, c.more)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (c *planner) gojq(q *gojq.Query) (*gojqNode, error) {
 	if !p.reads {
 		return n, nil
 	}
-	if n.local = localize(q); n.local == nil {
+	if n.local = localize(q, c.more); n.local == nil {
 		c.read(root)
 		return n, nil
 	}
@@ -137,7 +138,7 @@ func (c *planner) term(t *gojq.Term) (node, error) {
 			return &literal{raw: raw}, err
 		}
 	case gojq.TermTypeFunc:
-		if f := t.Func; f.Name[0] == '$' && slices.Contains(variables, f.Name[1:]) {
+		if f := t.Func; f.Name[0] == '$' && known(f.Name[1:], c.more) {
 			return &varNode{name: f.Name}, nil
 		}
 	case gojq.TermTypeQuery:
@@ -245,7 +246,7 @@ func (c *planner) object(o *gojq.Object) (node, error) {
 	out := &objectNode{}
 	seen := map[string]bool{}
 	for _, kv := range o.KeyVals {
-		key, ok := constantKey(kv)
+		key, ok := constantKey(kv, c.more)
 		if !ok || seen[key] {
 			return nil, nil
 		}
@@ -268,10 +269,10 @@ func (c *planner) object(o *gojq.Object) (node, error) {
 }
 
 // constantKey returns the name of a member that is written out: {a: 1}, {"a": 1}, {a}, {$key}.
-func constantKey(kv *gojq.ObjectKeyVal) (string, bool) {
+func constantKey(kv *gojq.ObjectKeyVal, more []string) (string, bool) {
 	switch {
 	case strings.HasPrefix(kv.Key, "$"):
-		return kv.Key[1:], kv.Val == nil && slices.Contains(variables, kv.Key[1:])
+		return kv.Key[1:], kv.Val == nil && known(kv.Key[1:], more)
 	case kv.Key != "":
 		return kv.Key, true
 	case kv.KeyString != nil:
