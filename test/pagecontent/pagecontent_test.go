@@ -134,7 +134,7 @@ var cases = []pageCase{
 		answers: []answer{{body: `{"batchcomplete":true,"query":{"badrevids":{"686139":{"revid":686139,"missing":true}}}}`}},
 		calls:   []string{asked("test.wikidata.org", "686139")},
 		outcome: "error",
-		fails:   failed("not_found", `GET test.wikidata.org/w/api.php: the answer has nothing at ".query.pages[0].revisions[0].slots.main.content"`, "content", "1", "200"),
+		fails:   failed("not_found", `GET test.wikidata.org/w/api.php: the answer has nothing at ".query.pages[0].revisions[0].slots.main.content": "{\"batchcomplete\":true,\"query\":{\"badrevids\":{\"686139\":{\"revid\":686139,\"missing\":true}}}}"`, "content", "1", "200"),
 	},
 	{
 		name: "a 404 is not found", event: edits,
