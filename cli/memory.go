@@ -53,24 +53,43 @@ func boundMemory(loaded []*pipeline.Pipeline, log *slog.Logger) (release func())
 func fitMemory(ctx context.Context, bound int64) {
 	tick := time.NewTicker(lookAtMemory)
 	defer tick.Stop()
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	set := bound
+	fit := memoryFit{bound: bound, limit: bound}
+	read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		metrics.Read(live)
-		if limit := memoryLimit(bound, int64(live[0].Value.Uint64())); limit != set {
-			set = limit
-			debug.SetMemoryLimit(limit)
+		metrics.Read(read)
+		if fit.look(int64(read[0].Value.Uint64()), read[1].Value.Uint64()) {
+			debug.SetMemoryLimit(fit.limit)
 		}
 	}
 }
 
-// memoryLimit returns the limit for a heap of which so much was in use when garbage was collected last: half as much
-// again has room in it.
+// memoryFit is what fitMemory knows.
+type memoryFit struct {
+	bound, limit int64
+	live         int64  // after the last collection that was looked at
+	cycles       uint64 // collections by then
+}
+
+// look takes note of what was in use when garbage was collected last, and reports whether the limit has changed. What
+// is allocated while a collection runs counts as in use until the next one, be it garbage or not: the limit goes by the less of
+// two, or a few large texts at such a moment would let the heap grow by half as much again.
+func (f *memoryFit) look(live int64, cycles uint64) bool {
+	if cycles == f.cycles {
+		return false
+	}
+	limit := memoryLimit(f.bound, min(f.live, live))
+	f.live, f.cycles = live, cycles
+	changed := limit != f.limit
+	f.limit = limit
+	return changed
+}
+
+// memoryLimit returns the limit for a heap of which so much is in use: half as much again has room in it.
 func memoryLimit(bound, live int64) int64 {
 	return max(bound, live+live/2+idleMemory)
 }

@@ -1,7 +1,9 @@
 package event
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -18,7 +20,11 @@ func Valid(raw []byte) error {
 
 // Unquote returns the string that raw spells in JSON, quotes included. Half of a surrogate pair
 // becomes U+FFFD, as in encoding/json.
-func Unquote(raw []byte) (string, error) {
+func Unquote(raw []byte) (string, error) { return UnquoteHalves(raw, nil) }
+
+// UnquoteHalves is Unquote that writes what half says for half of a surrogate pair, three bytes at most; nil: U+FFFD.
+// It allocates the string alone, and once: texts may be as large as an answer.
+func UnquoteHalves(raw []byte, half func(rune) string) (string, error) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", fmt.Errorf("reading a string: not in double quotes: %q", clip(raw))
 	}
@@ -33,13 +39,23 @@ func Unquote(raw []byte) (string, error) {
 	if !s.escaped {
 		return string(inner), nil
 	}
-	out := make([]byte, 0, len(inner))
-	for i := 0; i < len(inner); {
-		r, size := character(inner[i:])
-		out = utf8.AppendRune(out, r) // half of a pair is no rune, so it becomes U+FFFD
-		i += size
+	var out strings.Builder
+	out.Grow(len(inner)) // an escape is longer than what it spells
+	for {
+		at := bytes.IndexByte(inner, '\\')
+		if at < 0 {
+			out.Write(inner)
+			return out.String(), nil
+		}
+		out.Write(inner[:at])
+		r, size := character(inner[at:])
+		if half != nil && utf16.IsSurrogate(r) {
+			out.WriteString(half(r))
+		} else {
+			out.WriteRune(r) // half of a pair is no rune, so it becomes U+FFFD
+		}
+		inner = inner[at+size:]
 	}
-	return string(out), nil
 }
 
 // character returns the first character of a valid string and how many bytes spell it. Half of a

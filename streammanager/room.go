@@ -61,7 +61,14 @@ var errRoomClosed = errors.New("reserving room: the call has ended")
 
 // Take implements event.Room.
 func (r *room) Take(n int64) bool {
-	a := r.a
+	took := r.a.take(r, n)
+	if took {
+		makeWay(n)
+	}
+	return took
+}
+
+func (a *account) take(r *room, n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r.closed || r != a.over && len(a.waits) > 0 && a.waits[0].r.order <= r.order || !a.fits(r, n) {
@@ -81,7 +88,11 @@ func (r *room) Wait(ctx context.Context, n int64) error {
 	case <-w.done:
 	case <-ctx.Done():
 	}
-	return r.a.end(ctx, w)
+	if err := r.a.end(ctx, w); err != nil {
+		return err
+	}
+	makeWay(n)
+	return nil
 }
 
 // queue puts w into the order of reading.

@@ -13,6 +13,7 @@ import (
 const (
 	firstKnown   = 1 << 20 // of an answer that says how long it is, at most
 	firstUnknown = 8 << 10
+	believed     = 8 // an answer that has brought one part in so many of what it says is believed
 )
 
 // reserve reserves room for n more bytes that this call holds. It may wait, and the times of the call stand still
@@ -69,12 +70,16 @@ func (c *call) read(resp *http.Response, limit int64) ([]byte, error) {
 }
 
 // grow doubles b, with one byte more than there can be: only a read that finds the end tells that it is there. What an
-// answer says of its length is not believed before half of it has come.
+// answer says of its length is not believed before a part of it has come, but then: each step leaves as much garbage as
+// it has come to.
 func (c *call) grow(b []byte, known, limit int64) ([]byte, error) {
 	has := int64(cap(b))
 	size := max(firstUnknown, 2*has)
 	if known >= has {
-		size = max(min(known, firstKnown), min(known, 2*has))
+		size = min(known, max(firstKnown, 2*has))
+		if has >= known/believed {
+			size = known
+		}
 	}
 	size = min(size, limit) + 1
 	if err := c.reserve(size); err != nil {

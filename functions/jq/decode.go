@@ -171,16 +171,3 @@ func (d *decoder) text() (string, error) {
 }
 
 func (d *decoder) bad() error { return fmt.Errorf("not a JSON text at byte %d", d.i) }
-
-// unquote returns the text of a JSON string. An escape that names half of a surrogate pair becomes
-// U+FFFD, as in jq: it is for text that leaves JSON, and in text there are no halves.
-func unquote(raw []byte) (string, error) {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), nil
-	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", fmt.Errorf("decoding a string: %w", err)
-	}
-	return s, nil
-}

@@ -1,15 +1,15 @@
 package jq
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/itchyny/gojq"
+
+	"github.com/a0c75104/enricher/event"
 )
 
 // A JSON string may hold an escape that names half of a surrogate pair alone, for which Go has no text. Such
@@ -36,52 +36,13 @@ func halfAt(s string) (rune, bool) {
 	return 0xD000 | rune(s[1]&0x3F)<<6 | rune(s[2]&0x3F), true
 }
 
-// codeUnit returns the code unit of the \uXXXX that raw begins with.
-func codeUnit(raw []byte) (rune, bool) {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(raw[2:6]), 16, 32)
-	return rune(n), err == nil
-}
-
 // unquoteHalves is unquote that keeps halves; lone reports whether there are any.
 func unquoteHalves(raw []byte) (s string, lone bool, err error) {
-	if !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
-		s, err = unquote(raw)
-		return s, false, err
-	}
-	var out []byte
-	start := 1
-	flush := func(end int) error {
-		text, err := unquote(slices.Concat([]byte{'"'}, raw[start:end], []byte{'"'}))
-		out = append(out, text...)
-		return err
-	}
-	for i := 1; i < len(raw)-1; {
-		c, ok := codeUnit(raw[i:])
-		switch {
-		case raw[i] != '\\':
-			i++
-		case !ok:
-			i += 2
-		case c < firstHalf || c > lastHalf:
-			i += 6
-		default:
-			if low, ok := codeUnit(raw[i+6:]); ok && c < 0xDC00 && 0xDC00 <= low && low <= lastHalf {
-				i += 12
-				continue
-			}
-			if err := flush(i); err != nil {
-				return "", false, err
-			}
-			out, lone = appendHalf(out, c), true
-			i += 6
-			start = i
-		}
-	}
-	err = flush(len(raw) - 1)
-	return string(out), lone, err
+	s, err = event.UnquoteHalves(raw, func(half rune) string {
+		lone = true
+		return string(appendHalf(nil, half))
+	})
+	return s, lone, err
 }
 
 // private returns v with a private character for each half.

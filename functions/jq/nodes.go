@@ -308,7 +308,7 @@ func (x val) text() (text string, missing bool, err error) {
 	case 'n':
 		return "", true, nil
 	case '"':
-		text, err = unquote(raw)
+		text, err = event.Unquote(raw)
 		return text, false, err
 	case '[', '{':
 		var b bytes.Buffer
