@@ -68,6 +68,34 @@ func TestMemoryIsBoundedByWhatTheEventsMayTakeAndGivesWayToWhatIsInUse(t *testin
 	}
 }
 
+// What is allocated while a collection runs counts as in use until the next: large texts at that moment are no reason to
+// let the heap grow.
+func TestTheLimitOfMemoryDoesNotGoByWhatOneCollectionAloneLeft(t *testing.T) {
+	const mib = 1 << 20
+	fit := cli.NewMemoryFit(100 * mib)
+	for i, look := range []struct {
+		live   int64
+		cycles uint64
+		limit  int64
+	}{
+		{40, 1, 100},
+		{300, 2, 100}, // a moment
+		{300, 2, 100}, // there was no other collection, so nothing grows
+		{60, 3, 122},
+		{50, 4, 107},
+		{300, 5, 107},
+		{280, 6, 452}, // it stays
+		{300, 7, 452},
+		{20, 9, 100},
+	} {
+		before := fit.Limit()
+		changed := fit.Look(look.live*mib, look.cycles)
+		if got := fit.Limit() / mib; got != look.limit || changed != (fit.Limit() != before) {
+			t.Errorf("look %d, %d MiB in use after collection %d: the limit is %d MiB, changed %v, want %d", i, look.live, look.cycles, got, changed, look.limit)
+		}
+	}
+}
+
 func TestALimitOfMemoryInTheEnvironmentIsTheUsersOwn(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	runLines(t, func() {

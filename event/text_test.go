@@ -3,6 +3,7 @@ package event_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -82,6 +83,25 @@ func TestUnquoteReadsOneString(t *testing.T) {
 	for _, raw := range []string{"", `"`, "1", "null", "{}", `"a`, `"a" `, ` "a"`, `"a""b"`, "\"\xff\"", "\"\n\"", `"\x"`} {
 		if got, err := event.Unquote([]byte(raw)); err == nil {
 			t.Errorf("Unquote(%q) = %q, want an error", raw, got)
+		}
+	}
+}
+
+// A text may be as large as an answer is allowed to be, and copies of it on the way count nowhere.
+func TestATextIsDecodedIntoItselfAlone(t *testing.T) {
+	for name, piece := range map[string]string{
+		"plain": "some words of it", "escaped": `a line\n`, "pairs": `\ud83d\ude00`, "halves": `\ud83d,`, "wide": "é\\t",
+	} {
+		raw := []byte(`"` + strings.Repeat(piece, 1<<20/len(piece)) + `"`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		text, err := event.UnquoteHalves(raw, func(rune) string { return "\xed\xa0\xbd" })
+		runtime.ReadMemStats(&after)
+		if err != nil || len(text) == 0 {
+			t.Errorf("%s: %d bytes, %v", name, len(text), err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(raw)+64<<10) {
+			t.Errorf("%s: decoding %d bytes allocated %d, want one copy", name, len(raw), took)
 		}
 	}
 }

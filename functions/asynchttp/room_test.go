@@ -24,6 +24,7 @@ type narrow struct {
 
 	mu         sync.Mutex // guards all below
 	held, most int64
+	sum        int64 // of all that was ever given
 }
 
 func (r *narrow) Take(n int64) bool {
@@ -50,6 +51,7 @@ func (r *narrow) Wait(ctx context.Context, n int64) error {
 
 func (r *narrow) add(n int64) {
 	r.held += n
+	r.sum += n
 	r.most = max(r.most, r.held)
 }
 
@@ -207,6 +209,19 @@ func TestAnswersOfAnyLengthAreReadWhole(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Each step to a larger piece leaves the smaller one as garbage.
+func TestAnAnswerThatNamesItsLengthIsCopiedLittle(t *testing.T) {
+	answer := `{"id":1,"text":"` + strings.Repeat("some words. ", 8<<20/12) + `"}`
+	room := &narrow{free: 1 << 40}
+	f := build(t, serving(t, room, true, []string{answer}), "url: http://h/\nselect: .id\ninto: .a\n")
+	if got := drive(event.WithRoom(t.Context(), room), f, `{}`); got.err != nil {
+		t.Fatal(got.err)
+	}
+	if most := int64(len(answer)) * 5 / 4; room.sum > most {
+		t.Errorf("%d bytes were reserved one after the other for an answer of %d, want %d at most", room.sum, len(answer), most)
 	}
 }
 
