@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	excerptBytes = 200       // of a failed answer, in the message
-	drainBytes   = 256 << 10 // read of an answer that is not used, so that its connection is
+	excerptBytes = 200                        // of an answer, in a message
+	excerptNeeds = excerptBytes + utf8.UTFMax // shows whether there is more
+	drainBytes   = 256 << 10                  // read of an answer that is not used, so that its connection is
 )
 
 // errTooLarge says that an answer is over max_response.
@@ -29,7 +30,7 @@ func (c *call) readFailed(resp *http.Response, limit int64) (whole []byte, begin
 		_ = resp.Body.Close()
 		return nil, ""
 	}
-	begin := make([]byte, excerptBytes+utf8.UTFMax)
+	begin := make([]byte, excerptNeeds)
 	n, err := io.ReadFull(resp.Body, begin)
 	begin = begin[:n]
 	if limit == 0 || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -49,14 +50,17 @@ type rejoined struct {
 	io.Closer
 }
 
-// excerpt cuts b to a short text that is valid UTF-8.
+// excerpt cuts b to a short text that is valid UTF-8, and says so by dots: by these the beginning of a secret is known.
 func excerpt(b []byte) string {
-	s := strings.ToValidUTF8(string(b), "\uFFFD")
+	s := strings.ToValidUTF8(string(b[:min(len(b), excerptNeeds)]), "\uFFFD")
+	if len(s) <= excerptBytes {
+		return strings.TrimSpace(s)
+	}
 	for len(s) > excerptBytes {
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]
 	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(s) + "…"
 }
 
 // drain reads what is left, within bounds, and closes: else the connection could not be used again.
@@ -83,7 +87,7 @@ func readAs(as string, h http.Header, body []byte) ([]byte, error) {
 		return nil, event.Rejectf(event.EmptyResponse, "the answer is empty")
 	}
 	if err := event.Valid(body); err != nil {
-		return nil, event.Rejectf(event.InvalidResponse, "the answer is not JSON: %w: %q", err, excerpt(body[:min(len(body), excerptBytes)]))
+		return nil, event.Rejectf(event.InvalidResponse, "the answer is not JSON: %w: %q", err, excerpt(body))
 	}
 	return body, nil
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/secrets"
@@ -85,7 +87,7 @@ func visible(text string) bool {
 func (c *call) send(r *http.Request) (*http.Response, error) {
 	send := c.f.routes.send
 	if c.f.auth != nil && sameServer(r.URL, c.req.url) {
-		send = c.f.authorized
+		send = c.authorized
 	}
 	resp, err := send(r)
 	if private, ok := errors.AsType[*privateError](err); ok {
@@ -96,28 +98,30 @@ func (c *call) send(r *http.Request) (*http.Response, error) {
 
 // authorized sends one request with credentials. Where the server refuses them and there are newer ones, the
 // request is sent once more, as part of the same try.
-func (f *Func) authorized(r *http.Request) (*http.Response, error) {
-	value, err := f.auth.header(r.Context(), "")
+func (c *call) authorized(r *http.Request) (*http.Response, error) {
+	value, err := c.f.auth.header(r.Context(), "")
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a RoundTripper closes it in any case
 		}
 		return nil, &authError{err}
 	}
+	c.shown(value)
 	first := r.Clone(r.Context())
 	first.Header.Set("Authorization", value)
-	resp, err := f.routes.send(first)
+	resp, err := c.f.routes.send(first)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		return resp, err
 	}
 	setAside(resp)
-	fresh, err := f.auth.header(r.Context(), value)
+	fresh, err := c.f.auth.header(r.Context(), value)
 	if err == nil && fresh == "" {
 		return resp, nil
 	}
 	if err != nil {
 		return nil, &authError{fmt.Errorf("status 401, and no newer credentials: %w", err)}
 	}
+	c.shown(fresh)
 	again := r.Clone(r.Context())
 	again.Header.Set("Authorization", fresh)
 	if r.Body != nil && r.GetBody != nil {
@@ -125,8 +129,47 @@ func (f *Func) authorized(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("sending the body again: %w", err)
 		}
 	}
-	return f.routes.send(again)
+	return c.f.routes.send(again)
 }
+
+// shown notes what of a value of Authorization is secret, since an answer may repeat it.
+func (c *call) shown(value string) {
+	_, secret, _ := strings.Cut(value, " ")
+	c.secrets = append(c.secrets, secret)
+	if _, ok := c.f.auth.(fixed); ok { // base64, as it was made above
+		both, _ := base64.StdEncoding.DecodeString(secret)
+		_, password, _ := strings.Cut(string(both), ":")
+		c.secrets = append(c.secrets, password)
+	}
+}
+
+// mask is text without the secrets that were shown, nor the beginning of one where an excerpt ends.
+func (c *call) mask(text string) string {
+	for _, secret := range c.secrets {
+		for range 3 { // as it is, in JSON, and both within quotes of the message
+			text = maskOne(text, secret)
+			secret = strconv.Quote(secret)
+			secret = secret[1 : len(secret)-1]
+		}
+	}
+	return text
+}
+
+func maskOne(text, secret string) string {
+	if len(secret) <= shortSecret {
+		return text
+	}
+	text = strings.ReplaceAll(text, secret, masked)
+	for n := min(len(secret)-1, excerptBytes); n > shortSecret && strings.Contains(text, "…"); n-- {
+		text = strings.ReplaceAll(text, secret[:n]+"…", masked)
+	}
+	return text
+}
+
+const (
+	masked      = "***"
+	shortSecret = 2 // what is not longer is in any text
+)
 
 // setAside reads the body of a refusal, so that its connection is free: a new token may be waiting for it.
 func setAside(resp *http.Response) {

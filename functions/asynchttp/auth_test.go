@@ -256,3 +256,29 @@ func TestReplacedBearerFileIsUsedWithoutARestart(t *testing.T) {
 		}
 	}
 }
+
+// An API may repeat what it was asked with, and the message shows the beginning of what it said.
+func TestNoMessageHoldsTheCredentialsThatAnAnswerRepeats(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("bearer-of-a-file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	basic := "auth: {basic: {username: me, password: 'hush\"hush'}}\n"
+	for _, c := range []struct{ name, auth, secret, says string }{
+		{"a token", "auth: {bearer_file: " + file + "}\n", "bearer-of-a", `you sent Authorization: %s`},
+		{"a token that the message cuts", "auth: {bearer_file: " + file + "}\n", "bearer", strings.Repeat("x", 185) + `%s`},
+		{"a password", basic, "hush", `the password hush"hush is wrong`},
+		{"a password in base64", basic, "bWU6", `you sent %s`},
+		{"a password within JSON", basic, "hush", `{"password":"hush\"hush","sent":"%s"}`},
+	} {
+		for _, status := range []int{200, 403} {
+			client := cannedClient(func(r *http.Request) (*http.Response, error) {
+				return reply(status, strings.ReplaceAll(c.says, "%s", r.Header.Get("Authorization")))
+			})
+			got := drive(t.Context(), build(t, client, "url: http://h/\ninto: .r\nselect: .none\n"+c.auth), `{}`)
+			if got.err == nil || strings.Contains(got.err.Error(), c.secret) || !strings.Contains(got.err.Error(), "***") {
+				t.Errorf("%s, status %d: %v, want a message with *** for %q", c.name, status, got.err, c.secret)
+			}
+		}
+	}
+}

@@ -52,6 +52,7 @@ type call struct {
 	asked    bool            // it asked the pool for a connection
 	sent     bool            // it got one, so the server may have seen the request
 	got      outcome         // of the last try
+	secrets  []string        // that were shown to the host
 	next     verdict
 
 	room         int64         // that it has for answers

@@ -59,6 +59,9 @@ func (c *call) fail(kind event.Type, err error) error {
 	if !c.f.o.Body.IsZero() {
 		err = c.f.o.Body.HideIn(err)
 	}
+	if text := err.Error(); c.mask(text) != text {
+		err = errors.New(c.mask(text))
+	}
 	return event.Reject(kind, err, event.Status(c.got.status))
 }
 

@@ -135,7 +135,7 @@ func quoting(err error, excerpt string) error {
 }
 
 // shown is the beginning of a good answer, for messages.
-func (o *outcome) shown() string { return excerpt(o.json[:min(len(o.json), excerptBytes)]) }
+func (o *outcome) shown() string { return excerpt(o.json) }
 
 // parse reads a good answer, and picks what is asked for.
 func (c *call) parse(o *outcome) {
