@@ -29,8 +29,7 @@ func TestGarbageIsCollectedBeforeALargePieceOfAnAnswerGoesOverTheMemoryLimit(t *
 				b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
 					runtime.ReadMemStats(&before)
 					defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(before.HeapAlloc) + 160<<20))
-					garbage = make([]byte, c.garbage<<20)
-					garbage = nil
+					runtime.KeepAlive(make([]byte, c.garbage<<20)) // it is garbage after this line
 					err := event.Reserve(ctx, c.piece<<20)
 					runtime.ReadMemStats(&after)
 					return []*event.Event{ev}, err
@@ -44,6 +43,3 @@ func TestGarbageIsCollectedBeforeALargePieceOfAnAnswerGoesOverTheMemoryLimit(t *
 		})
 	}
 }
-
-// garbage is on the heap for as long as it is here.
-var garbage []byte
