@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	"github.com/a0c75104/enricher/event"
 )
@@ -42,6 +43,12 @@ func badCertificate(err error) bool {
 		invalid      x509.CertificateInvalidError
 	)
 	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid)
+}
+
+// largeHeaders reports whether an answer was given up for its headers. net/http has no other sign of it than these texts.
+func largeHeaders(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "server response headers exceeded") || strings.Contains(text, "response header list larger than")
 }
 
 // what names the request without its query, which may hold credentials.

@@ -189,6 +189,9 @@ func (c *call) unanswered(o *outcome) {
 	case errors.Is(err, errTooLarge):
 		o.class, o.kind = gotTooLarge, event.TooLarge
 		o.fault = fmt.Errorf("the answer has more than max_response %v", c.f.o.MaxResponse)
+	case largeHeaders(err):
+		o.class, o.kind = gotTooLarge, event.TooLarge
+		o.fault = fmt.Errorf("the answer has more than %d bytes of headers", maxHeaderBytes)
 	case errors.As(err, &coding):
 		o.class, o.kind, o.fault = gotNotJSON, event.InvalidResponse, fmt.Errorf("decompressing the answer: %w", coding)
 	case c.ctx.Err() != nil:
