@@ -68,7 +68,13 @@ func (s *schemer) of(t reflect.Type, tag reflect.StructTag) (map[string]any, str
 	}
 	if _, ok := v.Interface().(yaml.Unmarshaler); ok {
 		if w, ok := v.Interface().(interface{ Words() string }); ok {
-			return map[string]any{}, w.Words()
+			if t.Kind() != reflect.Slice {
+				return map[string]any{}, w.Words()
+			}
+			elem, _ := s.of(t.Elem(), "")
+			some := list(elem)
+			some["minItems"] = 1
+			return anyOf(elem, some), w.Words() // a list that reads itself takes one element as it is too
 		}
 		return map[string]any{}, "text or map"
 	}
