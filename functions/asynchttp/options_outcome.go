@@ -110,8 +110,12 @@ func anyCase(cases []Case, o *outcome) bool {
 // names reports whether the case names a status.
 func (s Case) names(status int) bool { return s.from <= status && status <= s.to }
 
-// covers reports whether cases name all that s names.
-func covers(cases []Case, s Case) bool {
+// covers reports whether cases name all that others name.
+func covers(cases, others []Case) bool {
+	return !slices.ContainsFunc(others, func(s Case) bool { return !coversOne(cases, s) })
+}
+
+func coversOne(cases []Case, s Case) bool {
 	if s.from == 0 {
 		if slices.ContainsFunc(cases, func(c Case) bool { return c.from == 0 && c.class == s.class }) {
 			return true
@@ -143,11 +147,8 @@ func (o *Options) checkOutcomes(wrong finding) {
 		r := &o.Errors[i]
 		o.checkCases(r.On, at+".on", wrong)
 		o.checkRule(r, at, wrong)
-		for j := range i {
-			if first := &o.Errors[j]; first.leavesNothingOf(r) {
-				wrong(at, "never matches: what it names is taken by errors[%d] before it; put it first, or take it out", j)
-				break
-			}
+		if by := shadowing(o.Errors[:i], r); len(by) > 0 {
+			wrong(at, "never matches: what it names is taken by %s before it; put it first, or take it out", strings.Join(by, " and "))
 		}
 	}
 	o.checkRecent(wrong)
@@ -160,7 +161,7 @@ func (o *Options) checkCases(cases []Case, at string, wrong finding) {
 		if s.from == 0 && s.class == gotNoMatch && o.Select.IsZero() {
 			wrong(place, "no_match never comes without a select: say what to look for, or name another outcome")
 		}
-		if covers(cases[:k], s) {
+		if coversOne(cases[:k], s) {
 			wrong(place, "%s is in what stands before it already", s)
 		}
 	}
@@ -233,19 +234,49 @@ func (s Case) maybeUnsent() bool {
 	return s.names(http.StatusTooEarly) || s.names(http.StatusTooManyRequests)
 }
 
-// leavesNothingOf reports whether all that later names is taken by r before it.
-func (r *Rule) leavesNothingOf(later *Rule) bool {
-	if !r.When.IsZero() && (later.When.IsZero() || r.When.Normal() != later.When.Normal()) {
-		return false
+// shadowing returns the rules of before that together take all that later names, nil if something is left. One that has a
+// condition takes nothing for sure, but where later has the same.
+func shadowing(before []Rule, later *Rule) []string {
+	left := later.On
+	if len(left) == 0 {
+		left = []Case{{from: leastStatus, to: mostStatus}}
 	}
-	if len(r.On) == 0 {
-		return true // with the same condition, whatever the status
+	var by []string
+	var taken []Case
+	for i := range before {
+		r := &before[i]
+		if !r.When.IsZero() && (later.When.IsZero() || r.When.Normal() != later.When.Normal()) {
+			continue
+		}
+		name := fmt.Sprintf("errors[%d]", i)
+		if len(r.On) == 0 {
+			return []string{name} // with the same condition, whatever the status
+		}
+		if covers(r.On, left) {
+			return []string{name}
+		}
+		if slices.ContainsFunc(r.On, func(c Case) bool { return slices.ContainsFunc(left, c.meets) }) {
+			by, taken = append(by, name), append(taken, r.On...)
+		}
 	}
-	cases := later.On
-	if len(cases) == 0 {
-		cases = []Case{{from: leastStatus, to: mostStatus}}
+	if !covers(taken, left) {
+		return nil
 	}
-	return !slices.ContainsFunc(cases, func(s Case) bool { return !covers(r.On, s) })
+	return by
+}
+
+// meets reports whether there may be an outcome that both name.
+func (s Case) meets(o Case) bool {
+	good := func(c Case) bool { return c.from <= 299 && c.to >= 200 }
+	switch {
+	case s.from > 0 && o.from > 0:
+		return s.from <= o.to && o.from <= s.to
+	case s.from == 0 && o.from == 0:
+		return s.class == o.class
+	case s.from == 0:
+		return s.class <= gotNoMatch && good(o)
+	}
+	return o.class <= gotNoMatch && good(s)
 }
 
 // repeatable reports whether a request may be carried out more than once. A method that changes nothing by
