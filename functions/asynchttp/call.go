@@ -213,6 +213,9 @@ func (c *call) act(d *decision) {
 	switch d.do {
 	case doFail:
 		c.next.err = c.fail(d.kind, d.err)
+		if after, told := c.asksToWait(); d.unwell && told { // this request may not be sent again, but others wait
+			c.refused(after)
+		}
 	case doRetry:
 		c.again(d)
 	case doRecent:
@@ -228,27 +231,27 @@ func (c *call) act(d *decision) {
 
 // again has the try made again, after the wait that the host asked for.
 func (c *call) again(d *decision) {
-	o := &c.got
 	err := c.fail(d.kind, d.err)
-	var after time.Duration
-	if o.whole() {
-		var told bool
-		after, told = retryAfter(o.header, time.Duration(c.f.o.Retry.RetryAfterMax))
-		if told && after >= shortestHold && c.hold(err, after) {
-			return
-		}
+	after, told := c.asksToWait()
+	if told && c.hold(err, after) {
+		return
 	}
-	c.retry(err, string(o.kind), after)
+	c.retry(err, string(c.got.kind), after)
+}
+
+// asksToWait returns the wait that the host asked for, and whether that is long enough to hold it.
+func (c *call) asksToWait() (after time.Duration, told bool) {
+	if !c.got.whole() {
+		return 0, false
+	}
+	after, told = retryAfter(c.got.header, time.Duration(c.f.o.Retry.RetryAfterMax))
+	return after, told && after >= shortestHold
 }
 
 // hold keeps all events of the host waiting, since it asked for that. It returns false where the host answers
 // others well meanwhile: then the refusal is this event's own affair.
 func (c *call) hold(err error, after time.Duration) bool {
-	host := c.req.host
-	until, alone, say := c.f.pool.hosts.refused(host, c.kept.mark, time.Now().Add(after))
-	if say {
-		c.f.log.Warn("a host asked to wait, its events are held", "host", host, "status", c.got.status, "until", until)
-	}
+	until, alone := c.refused(after)
 	if alone {
 		return false
 	}
@@ -256,6 +259,16 @@ func (c *call) hold(err error, after time.Duration) bool {
 	c.f.meters.retry(reasonHold)
 	c.next.err = event.Hold(err, until)
 	return true
+}
+
+// refused notes that the host asked to wait, for all calls, unless it answers others well meanwhile: then alone is true.
+func (c *call) refused(after time.Duration) (until time.Time, alone bool) {
+	host := c.req.host
+	until, alone, say := c.f.pool.hosts.refused(host, c.kept.mark, time.Now().Add(after))
+	if say {
+		c.f.log.Warn("a host asked to wait, its events are held", "host", host, "status", c.got.status, "until", until)
+	}
+	return until, alone
 }
 
 // retry decides when the next try is made, if there is one. after is the least wait.

@@ -180,6 +180,27 @@ func TestARuleRetriesNothingThatMayHaveBeenCarriedOut(t *testing.T) {
 	}
 }
 
+// The request itself is not sent again, or it might be carried out twice. Those after it can wait, or each would be an
+// error event too.
+func TestRetryAfterOfARequestThatIsNotSentAgainHoldsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		client := cannedClient(func(*http.Request) (*http.Response, error) {
+			if calls++; calls == 1 {
+				return reply(503, ``, "Retry-After", "30")
+			}
+			return reply(200, `1`)
+		})
+		f := build(t, client, "{url: http://api/, method: POST, body: ., into: .r}")
+		if got := drive(t.Context(), f, `{}`); got.kind() != event.UnexpectedStatus || got.attempts != 1 || got.holds != 0 || got.took != 0 {
+			t.Errorf("the first: %v after %v, %d attempts and %d holds; want %s at once", got.err, got.took, got.attempts, got.holds, event.UnexpectedStatus)
+		}
+		if got := drive(t.Context(), f, `{}`); got.err != nil || got.holds != 1 || got.took != 30*time.Second || calls != 2 {
+			t.Errorf("the second: %v after %v, %d holds, %d calls in all; want it after a hold of 30s", got.err, got.took, got.holds, calls)
+		}
+	})
+}
+
 // A host may be held by another call while this one sits out a short wait.
 func TestAHostThatIsHeldMeanwhileGetsNoFurtherTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
