@@ -32,6 +32,7 @@ type progress struct {
 	spent time.Duration // tries and waits between them; no holds
 	first time.Time     // when the first try began; zero: none was made
 	mark  uint64        // number of the last good answer when the latest try had ended
+	lost  int           // tries that were no attempts, since the connection was lost while the answer waited for room
 }
 
 // call is one call of Process: a few tries at most. It belongs to one goroutine.
@@ -221,6 +222,7 @@ func (c *call) act(d *decision) {
 	case doRecent:
 		c.askAnew(d)
 	case doAnew:
+		c.kept.lost++
 		c.kept.spent -= c.took
 		c.f.meters.retry(reasonRoom)
 		c.next.err = event.Hold(c.fail(d.kind, d.err), time.Now())

@@ -146,7 +146,11 @@ func (f *Func) parses() bool {
 }
 
 // lost reports whether the connection was lost while the call waited for room, which may well be why: then the try is
-// no attempt. A short wait is not why, and without this bound a server that cuts every answer would be asked for ever.
+// no attempt. A short wait is not why. Nor is a long one if that goes on: without these bounds a server that cuts every
+// answer would be asked for ever, since beside other large answers each waits.
 func (c *call) lost(o *outcome) bool {
-	return o.class == gotNone && !o.final && c.f.repeatable && c.waited() >= shortestHold
+	return o.class == gotNone && !o.final && c.f.repeatable && c.waited() >= shortestHold && c.kept.lost < mostLost
 }
+
+// mostLost bounds the tries of one event that are no attempts for that.
+const mostLost = 10

@@ -150,6 +150,18 @@ func TestAConnectionThatIsLostWhileItsAnswerWaitsIsNoAttempt(t *testing.T) {
 	}
 }
 
+func TestAServerThatCutsEveryAnswerIsNotAskedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := &narrow{free: 10_000, wait: time.Minute}
+		client := serving(t, room, false, []string{`"` + strings.Repeat("a", 20_000) + `"`}, io.ErrUnexpectedEOF)
+		f := build(t, client, "url: http://h/\ninto: .a\nretry: {attempts: 2}\n")
+		got := drive(event.WithRoom(t.Context(), room), f, `{}`)
+		if got.kind() != event.Connection || got.holds != 10 || got.attempts != 2 {
+			t.Errorf("%v after %d attempts and %d tries that were none, want %s after 2 and 10", got.err, got.attempts, got.holds, event.Connection)
+		}
+	})
+}
+
 func TestAWaitForRoomEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := &narrow{wait: time.Hour}
