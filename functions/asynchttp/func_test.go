@@ -22,6 +22,7 @@ func TestAnswerGoesIntoTheEvent(t *testing.T) {
 		{name: "a byte order mark is passed over", options: `{url: "http://api/", into: .r}`, answer: "\uFEFF{}", want: `{"a":1,"r":{}}`},
 		{name: "text", options: `{url: "http://api/", as: text, into: .r}`, answer: "<p>\"é\"\n", want: `{"a":1,"r":"<p>\"é\"\n"}`},
 		{name: "text in latin-1 is converted", options: `{url: "http://api/", as: text, into: .r}`, answer: "\xe9", contentType: "text/plain; charset=ISO-8859-1", want: `{"a":1,"r":"é"}`},
+		{name: "long text in latin-1 is converted", options: `{url: "http://api/", as: text, into: .r}`, answer: strings.Repeat("\xe9\"", 5000), contentType: "text/plain; charset=latin1", want: `{"a":1,"r":"` + strings.Repeat(`é\"`, 5000) + `"}`},
 		{name: "base64 keeps any bytes", options: `{url: "http://api/", as: base64, into: .r}`, answer: "\xff\x00", want: `{"a":1,"r":"` + base64.StdEncoding.EncodeToString([]byte("\xff\x00")) + `"}`},
 		{name: "an answer of exactly max_response is taken whole", options: `{url: "http://api/", max_response: 4B, into: .r}`, answer: `1234`, want: `{"a":1,"r":1234}`},
 	}
