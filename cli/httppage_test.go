@@ -17,7 +17,7 @@ func followHTTP(t *testing.T, bin string) {
 	defer others.Close()
 	r := newReader(t, bin, "API="+api.URL, "PROFILES="+others.URL, "SIDECAR="+others.URL, "HTTPS_PROXY=", "HTTP_PROXY=", "https_proxy=", "http_proxy=")
 	write(t, r.dir, "client.secret", "open sesame\n")
-	blocks := blocksOf(t, "../docs/http.md", map[string]int{"yaml": 6, "console": 3})
+	blocks := blocksOf(t, "../docs/http.md", map[string]int{"yaml": 7, "console": 3})
 	for i := range blocks { // the page cannot know at which port
 		blocks[i].text = strings.ReplaceAll(blocks[i].text, "GET API/", "GET "+strings.TrimPrefix(api.URL, "http://")+"/")
 	}

@@ -143,7 +143,7 @@ func (c *call) shown(value string) {
 	}
 }
 
-// mask is text without the secrets that were shown, nor the beginning of one where an excerpt ends.
+// mask is text without the secrets that were shown, nor the beginning of one where the text is cut.
 func (c *call) mask(text string) string {
 	for _, secret := range c.secrets {
 		for range 3 { // as it is, in JSON, and both within quotes of the message
@@ -160,8 +160,10 @@ func maskOne(text, secret string) string {
 		return text
 	}
 	text = strings.ReplaceAll(text, secret, masked)
-	for n := min(len(secret)-1, excerptBytes); n > shortSecret && strings.Contains(text, "…"); n-- {
-		text = strings.ReplaceAll(text, secret[:n]+"…", masked)
+	for _, dots := range []string{"…", "...", " ..."} { // of an excerpt, and of what a failed expression shows
+		for n := min(len(secret)-1, excerptBytes); n > shortSecret && strings.Contains(text, dots); n-- {
+			text = strings.ReplaceAll(text, secret[:n]+dots, masked)
+		}
 	}
 	return text
 }

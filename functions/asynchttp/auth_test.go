@@ -267,6 +267,7 @@ func TestNoMessageHoldsTheCredentialsThatAnAnswerRepeats(t *testing.T) {
 	for _, c := range []struct{ name, auth, secret, says string }{
 		{"a token", "auth: {bearer_file: " + file + "}\n", "bearer-of-a", `you sent Authorization: %s`},
 		{"a token that the message cuts", "auth: {bearer_file: " + file + "}\n", "bearer", strings.Repeat("x", 185) + `%s`},
+		{"a token that a failed expression cuts", "auth: {bearer_file: " + file + "}\n", "bear", `"xxxxxxxxxxxx%s"`},
 		{"a password", basic, "hush", `the password hush"hush is wrong`},
 		{"a password in base64", basic, "bWU6", `you sent %s`},
 		{"a password within JSON", basic, "hush", `{"password":"hush\"hush","sent":"%s"}`},
@@ -275,7 +276,7 @@ func TestNoMessageHoldsTheCredentialsThatAnAnswerRepeats(t *testing.T) {
 			client := cannedClient(func(r *http.Request) (*http.Response, error) {
 				return reply(status, strings.ReplaceAll(c.says, "%s", r.Header.Get("Authorization")))
 			})
-			got := drive(t.Context(), build(t, client, "url: http://h/\ninto: .r\nselect: .none\n"+c.auth), `{}`)
+			got := drive(t.Context(), build(t, client, "url: http://h/\ninto: .r\nselect: '.none? // tonumber'\n"+c.auth), `{}`)
 			if got.err == nil || strings.Contains(got.err.Error(), c.secret) || !strings.Contains(got.err.Error(), "***") {
 				t.Errorf("%s, status %d: %v, want a message with *** for %q", c.name, status, got.err, c.secret)
 			}
