@@ -18,7 +18,7 @@ import (
 // Whatever calls hold, ask for and wait for, the stream goes on, no call is late for having waited, and the answers
 // that are held stay within the limit but for one.
 func TestRandomAnswersNeitherStopTheStreamNorExceedTheLimit(t *testing.T) {
-	for seed := range uint64(150) {
+	for seed := range uint64(randomSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { answering(t, seed) })
 		})
