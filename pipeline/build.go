@@ -34,6 +34,8 @@ type Deps struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport answers HTTP requests in place of the network; nil: the network.
 	Transport http.RoundTripper
+	// Around watches the requests on their way to the network; nil: nobody does.
+	Around func(http.RoundTripper) http.RoundTripper
 	// Embedded is the broker of `brokers: embedded`, shared by all pipelines of the process. nil: the
 	// pipeline starts one of its own where it needs one.
 	Embedded *Embedded
@@ -43,6 +45,7 @@ type Deps struct {
 
 	again  *again  // what functions have registered, where the pipeline may be made again
 	replay *Replay // reads error events in place of the source
+	stage  *stage  // in place of source and sinks
 }
 
 // epoch is the time of an event that stands for none.
@@ -140,6 +143,10 @@ func (a *assembly) stream() (*streammanager.Stream, error) {
 // streamOf puts the parts together, the functions being made.
 func (a *assembly) streamOf(steps []streammanager.Step) (*streammanager.Stream, error) {
 	cfg := &a.p.cfg
+	commit, stop := cfg.CommitInterval.Duration(), cfg.ShutdownTimeout.Duration()
+	if a.deps.stage != nil {
+		commit, stop = rehearsalCommit, rehearsalStop
+	}
 	b := streammanager.New(streammanager.Config{
 		Name: cfg.Name, Workers: cfg.Workers, Order: streammanager.Order(cfg.Order),
 		Tombstones: streammanager.Tombstones(cfg.Tombstones), OnError: streammanager.OnError(cfg.OnError),
@@ -147,7 +154,7 @@ func (a *assembly) streamOf(steps []streammanager.Step) (*streammanager.Stream, 
 			InFlightEvents: cfg.Limits.InFlightEvents, InFlightBytes: cfg.Limits.InFlightBytes.Bytes(),
 			UncommittedEvents: cfg.Limits.UncommittedEvents,
 		},
-		CommitInterval: cfg.CommitInterval.Duration(), ShutdownTimeout: cfg.ShutdownTimeout.Duration(),
+		CommitInterval: commit, ShutdownTimeout: stop,
 		Logger: a.deps.Logger, Metrics: a.deps.Metrics,
 	})
 	if err := a.ends(b); err != nil {
@@ -165,6 +172,9 @@ func (a *assembly) streamOf(steps []streammanager.Step) (*streammanager.Stream, 
 }
 
 func (a *assembly) ends(b *streammanager.Builder) error {
+	if a.deps.stage != nil {
+		return a.rehearse(b)
+	}
 	if a.p.cfg.exactlyOnce() {
 		if err := a.transaction(b); err != nil {
 			return fmt.Errorf("making source and sinks: %w", err)
@@ -234,13 +244,13 @@ func (a *assembly) choose(b *streammanager.Builder) {
 	cfg := &a.p.cfg
 	if !cfg.Filter.IsZero() {
 		a.expr(cfg.Filter)
-		b.Filter(a.condition(cfg.Filter))
+		b.Filter(a.deps.stage.condition("filter", a.condition(cfg.Filter)))
 	}
 	if cfg.PartitionBy.set {
 		for _, f := range cfg.PartitionBy.Fields {
 			a.paths, a.reads = append(a.paths, f.Path), true
 		}
-		b.PartitionBy(cfg.PartitionBy.keyOf)
+		b.PartitionBy(a.deps.stage.key(cfg.PartitionBy.keyOf))
 	}
 	w := cfg.Window
 	if w == nil {
@@ -249,14 +259,14 @@ func (a *assembly) choose(b *streammanager.Builder) {
 	b.Window(window.Config{Count: w.Count, Bytes: w.Bytes.Bytes(), Timeout: w.Timeout.Duration(), Eager: w.Eager})
 	if !w.By.IsZero() {
 		a.expr(w.By)
-		b.WindowBy(func(ctx context.Context, ev *event.Event) (string, error) {
+		b.WindowBy(a.deps.stage.group(func(ctx context.Context, ev *event.Event) (string, error) {
 			raw, err := w.By.JSON(ctx, ev)
 			if err != nil {
 				return "", err
 			}
 			group, err := event.AppendCanonical(nil, raw)
 			return string(group), err
-		})
+		}))
 	}
 }
 
@@ -277,7 +287,7 @@ func (a *assembly) expr(r reader) {
 
 // client makes what the functions share to call others.
 func (a *assembly) client() *asynchttp.Client {
-	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: a.p.cfg.Workers, Metrics: a.metrics, Transport: a.deps.Transport})
+	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: a.p.cfg.Workers, Metrics: a.metrics, Transport: a.deps.Transport, Around: a.deps.Around})
 	a.closers = append(a.closers, func(context.Context) error { client.Close(); return nil })
 	return client
 }
@@ -336,7 +346,7 @@ func (a *assembly) step(it *item, client *asynchttp.Client) (streammanager.Step,
 		a.expr(it.When)
 		st.When = a.condition(it.When)
 	}
-	return st, nil
+	return a.deps.stage.step(st), nil
 }
 
 func builtin(name string) bool {

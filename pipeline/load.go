@@ -71,9 +71,9 @@ func Load(path string, o Options) (*Pipeline, error) {
 
 // tree reads the file, its overlays and single values into one tree, nil where the file cannot be read.
 func tree(path string, o Options) (*node, Problems) {
-	root, problems := readFile(path, 0)
+	root, problems := readFile(&source{name: path})
 	for i, name := range o.Overlay {
-		over, more := readFile(name, i+1)
+		over, more := readFile(&source{name: name, order: i + 1})
 		problems = append(problems, more...)
 		if root != nil && over != nil {
 			overlay(root, over)
@@ -87,20 +87,22 @@ func tree(path string, o Options) (*node, Problems) {
 	return root, problems
 }
 
-func readFile(path string, order int) (*node, Problems) {
+// readFile reads the file that src names.
+func readFile(src *source) (*node, Problems) {
 	bad := func(format string, args ...any) (*node, Problems) {
-		return nil, Problems{{File: path, Message: fmt.Sprintf(format, args...), order: order}}
+		return nil, Problems{{File: src.name, Message: fmt.Sprintf(format, args...), order: src.order}}
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(src.name)
 	if err != nil {
 		return bad("reading the file: %v", pathless(err))
 	}
 	if info.Size() > maxFile {
 		return bad("reading the file: it is larger than %d bytes", maxFile)
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := os.ReadFile(src.name)
 	if err != nil {
 		return bad("reading the file: %v", pathless(err))
 	}
-	return parse(&source{name: path, text: string(raw), order: order})
+	src.text = string(raw)
+	return parse(src)
 }

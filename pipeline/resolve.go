@@ -35,6 +35,7 @@ var (
 type resolver struct {
 	getenv     func(string) (string, bool)
 	allowUnset bool
+	literal    bool // ${…} is text like any other
 }
 
 // resolve replaces what n's text names, once. Errors name the reference and never a value.
@@ -43,7 +44,7 @@ func (r *resolver) resolve(n *node) []error {
 		return nil
 	}
 	n.resolved = true
-	if !strings.Contains(n.text, "${") {
+	if r.literal || !strings.Contains(n.text, "${") {
 		return nil
 	}
 	var (

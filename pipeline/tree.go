@@ -18,7 +18,16 @@ const maxNodes = 100_000
 type source struct {
 	name  string
 	text  string
-	order int // the file is 0, overlays and flags follow
+	order int    // the file is 0, overlays and flags follow
+	keys  string // what it has, where it is no pipeline file
+}
+
+// such returns what a file of src's kind has.
+func (s *source) such() (keys, holds string) {
+	if s.keys != "" {
+		return s.keys, "one"
+	}
+	return "name: and source:", "one pipeline, give each a file of its own"
 }
 
 // node is one value of the tree. Anchors and merge keys are expanded; each place has a node of its own.
@@ -125,7 +134,8 @@ func parse(src *source) (*node, Problems) {
 		return nil, b.problems // of a tree that breaks off nothing else can be said
 	}
 	if root != nil && root.kind != yaml.MappingNode {
-		b.problem(doc, "", "want a map of keys, such as name: and source:")
+		keys, _ := b.src.such()
+		b.problem(doc, "", "want a map of keys, such as %s", keys)
 		root = nil
 	}
 	return root, b.problems
@@ -145,7 +155,8 @@ func (b *builder) document() *yaml.Node {
 	}
 	switch err := dec.Decode(&second); {
 	case err == nil:
-		b.problem(&second, "", "a second document: a file holds one pipeline, give each a file of its own")
+		_, holds := b.src.such()
+		b.problem(&second, "", "a second document: a file holds %s", holds)
 	case !errors.Is(err, io.EOF):
 		b.syntax(err)
 		return nil

@@ -19,6 +19,8 @@ type ClientConfig struct {
 	Metrics prometheus.Registerer
 	// Transport answers in place of the network, for tests with canned answers. nil: the network.
 	Transport http.RoundTripper
+	// Around watches what the transport is asked; nil: nobody does.
+	Around func(http.RoundTripper) http.RoundTripper
 }
 
 // Client is the connection pool of a pipeline and what it knows of the hosts behind it.
@@ -27,7 +29,7 @@ type Client struct{ pool *pool }
 // NewClient makes a client. It panics where cfg.Metrics holds other metrics of the same names.
 func NewClient(cfg ClientConfig) *Client {
 	p := &pool{
-		canned: cfg.Transport, workers: cfg.Workers, hosts: newHosts(), metrics: newMetrics(cfg.Metrics),
+		canned: cfg.Transport, around: cfg.Around, workers: cfg.Workers, hosts: newHosts(), metrics: newMetrics(cfg.Metrics),
 		opened: map[settings]*connections{},
 	}
 	p.shared, _ = p.through(settings{}, nil) // without files nothing can be wrong
@@ -50,6 +52,7 @@ func (c *Client) Close() { c.pool.close() }
 // calls it whenever it gives a request up, which would close the connections of all other calls.
 type pool struct {
 	canned  http.RoundTripper // answers in place of the network; nil: none does
+	around  func(http.RoundTripper) http.RoundTripper
 	shared  http.RoundTripper // of all that have no settings of their own
 	workers int
 	hosts   *hosts
@@ -65,6 +68,14 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) { return p.sha
 // through returns the connections of s, shared by all that have the same. The error is that of
 // secrets.TLS.Config, also where answers are canned.
 func (p *pool) through(s settings, log *slog.Logger) (http.RoundTripper, error) {
+	rt, err := p.connect(s, log)
+	if err != nil || p.around == nil {
+		return rt, err
+	}
+	return p.around(rt), nil
+}
+
+func (p *pool) connect(s settings, log *slog.Logger) (http.RoundTripper, error) {
 	if p.canned != nil {
 		_, err := s.tls.Config()
 		return p.canned, err
