@@ -1,0 +1,4 @@
+package cases
+
+// Declared is a test file as it is written.
+type Declared = declared
