@@ -132,6 +132,6 @@ func (a *app) command() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	a.log.register(root)
-	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.replayCommand(), a.demoCommand(), a.schemaCommand(), a.functionsCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.validateCommand(), a.tryCommand(), a.testCommand(), a.replayCommand(), a.demoCommand(), a.schemaCommand(), a.functionsCommand(), a.versionCommand())
 	return root
 }

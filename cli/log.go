@@ -17,7 +17,7 @@ type logFlags struct {
 func (f *logFlags) register(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.format, "log-format", "text", "how log lines are written to standard error: text or json")
-	flags.StringVar(&f.level, "log-level", "", "least level that is logged: debug, info, warn or error (default info; replay: warn; demo: error)")
+	flags.StringVar(&f.level, "log-level", "", "least level that is logged: debug, info, warn or error (default info; replay: warn; demo, test, try: error)")
 }
 
 // logger returns the logger that the flags ask for; usual is the level where they name none.

@@ -216,6 +216,9 @@ func TestThePagesShowWhatWorks(t *testing.T) {
 	t.Run("operations", func(t *testing.T) { followOperations(t, bin) })
 	t.Run("functions", func(t *testing.T) { followFunctions(t, bin) })
 	t.Run("http", func(t *testing.T) { followHTTP(t, bin) })
+	t.Run("testing", func(t *testing.T) {
+		newReader(t, bin).follow(blocksOf(t, "../docs/testing.md", map[string]int{"yaml": 2, "console": 3}))
+	})
 }
 
 func followREADME(t *testing.T, bin string) {
