@@ -304,7 +304,7 @@ func followFunctions(t *testing.T, bin string) {
 	api := newRatings()
 	defer api.Close()
 	r := newReader(t, bin, "API="+api.URL, "API_KEY=open sesame")
-	blocks := blocksOf(t, "../docs/functions.md", map[string]int{"sh": 1, "go": 4, "yaml": 3, "console": 3})
+	blocks := blocksOf(t, "../docs/functions.md", map[string]int{"sh": 1, "go": 5, "yaml": 4, "console": 4})
 	r.follow(blocks)
 	output(t, r.sh("for f in clip share rating; do ./mine validate $f.yaml; done")) // each reads standard input
 
