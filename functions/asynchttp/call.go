@@ -33,6 +33,7 @@ type progress struct {
 	first time.Time     // when the first try began; zero: none was made
 	mark  uint64        // number of the last good answer when the latest try had ended
 	lost  int           // tries that were no attempts, since the connection was lost while the answer waited for room
+	claim claim         // what it has of the host's gate
 }
 
 // call is one call of Process: a few tries at most. It belongs to one goroutine.
@@ -43,6 +44,9 @@ type call struct {
 	req    *request
 	tries  *event.Attempts
 	kept   progress
+	pass   pass   // of the running or last try
+	open   bool   // it is not given back yet
+	said   result // what the last try said of the host
 
 	ctx      context.Context // parent, and what is left of total_timeout
 	made     int             // tries in this call
@@ -72,27 +76,6 @@ func newCall(ctx context.Context, f *Func, ev *event.Event, req *request) *call 
 	c := &call{f: f, parent: ctx, ev: ev, req: req, tries: event.Attempt(ctx, ev)}
 	c.kept, _ = c.tries.Slot().(progress) // the zero progress at first
 	return c
-}
-
-// admit is asked before each try. It returns nil, or the event.Hold of what keeps the host's events waiting.
-// Each try that it admits is reported once.
-func (c *call) admit() error {
-	until, held := c.f.pool.hosts.held(c.req.host, time.Now())
-	if !held {
-		return nil
-	}
-	return event.Hold(c.fail(event.RateLimited, errors.New("the host asked to wait")), until)
-}
-
-// report tells what is known of the host what came of a try, and what is made of that. A try that the end of
-// the stream has cut short is a cut outcome.
-func (c *call) report(o *outcome, d *decision) {
-	if !o.came() || d.unwell {
-		return
-	}
-	if after := c.f.pool.hosts.succeeded(c.req.host); after > 0 {
-		c.f.log.Info("a host that asked to wait answers again", "host", c.req.host, "after", after)
-	}
 }
 
 // readmit is admit before a further try of the same call. What follows a hold is then that further try.
@@ -128,6 +111,7 @@ func (c *call) run() (verb, error) {
 	if err := c.admit(); err != nil {
 		return doUse, err
 	}
+	defer c.release()
 	client := retryablehttp.Client{
 		HTTPClient:     &http.Client{Transport: c, CheckRedirect: c.f.redirect},
 		RetryMax:       triesPerCall, // never reached: retry stops before
@@ -259,7 +243,7 @@ func (c *call) hold(err error, after time.Duration) bool {
 	}
 	c.kept.spent -= c.took // a hold counts nowhere
 	c.f.meters.retry(reasonHold)
-	c.next.err = event.Hold(err, until)
+	c.next.err = event.Hold(err, c.f.gates.asked(c.pass, until))
 	return true
 }
 
@@ -275,6 +259,9 @@ func (c *call) refused(after time.Duration) (until time.Time, alone bool) {
 
 // retry decides when the next try is made, if there is one. after is the least wait.
 func (c *call) retry(err error, reason string, after time.Duration) {
+	if c.probed(err) {
+		return
+	}
 	n := c.tries.Number()
 	if limit := c.f.o.Retry.Attempts; limit > 0 && n >= limit {
 		c.next.err = err
@@ -287,6 +274,7 @@ func (c *call) retry(err error, reason string, after time.Duration) {
 	}
 	c.f.meters.retry(reason)
 	c.kept.spent += wait
+	c.kept.claim.retry = true
 	if c.soon(err, wait) {
 		return
 	}

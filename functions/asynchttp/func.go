@@ -13,6 +13,7 @@ type Func struct {
 	o          Options
 	pool       *pool
 	meters     *meters
+	gates      *gates
 	log        *slog.Logger
 	allow      allowList
 	routes     routeTable

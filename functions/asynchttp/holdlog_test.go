@@ -17,6 +17,12 @@ import (
 // logged runs events through a function of its own and returns the lines it logged, without their times.
 func logged(t *testing.T, answer canned, values ...string) []string {
 	t.Helper()
+	return loggedWith(t, "", answer, values...)
+}
+
+// loggedWith is logged with further options.
+func loggedWith(t *testing.T, further string, answer canned, values ...string) []string {
+	t.Helper()
 	var buf bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -25,7 +31,7 @@ func logged(t *testing.T, answer canned, values ...string) []string {
 		return a
 	}}))
 	f, err := asynchttp.New(functions.Env{Name: "content", HTTP: cannedClient(answer), Logger: log},
-		options(t, `{url: 'http://\(.h)/p?token=hunter2', allow_hosts: ["*.org"], headers: {authorization: hunter2}, into: .r}`))
+		options(t, `{url: 'http://\(.h)/p?token=hunter2', allow_hosts: ["*.org"], headers: {authorization: hunter2}, into: .r`+further+`}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +73,7 @@ func TestAHoldIsSaidWhenItBeginsAndWhenItEnds(t *testing.T) {
 func TestAHostThatIsHeldAgainAndAgainIsSaidOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, refuse := time.Now(), false
-		lines := logged(t, func(*http.Request) (*http.Response, error) {
+		lines := loggedWith(t, ", breaker: {calls: 0}", func(*http.Request) (*http.Response, error) {
 			if refuse = !refuse && time.Since(began) < 5*time.Minute; refuse {
 				return reply(503, "", "Retry-After", "1")
 			}

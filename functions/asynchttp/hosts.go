@@ -22,15 +22,13 @@ type hosts struct {
 	mu        sync.Mutex // guards all below
 	successes uint64     // numbers the good answers of all hosts
 	byName    map[string]*host
-	saidSince time.Time // the beginning of the minute in which so many holds were said
-	said      int
+	holds     sayings
 }
 
 type host struct {
 	until   time.Time // it asked not to be called before
 	success uint64    // number of its last good answer
-	said    time.Time // when its hold was said last
-	open    bool      // a hold was said, and not yet that the host answers again
+	said    said      // of its holds
 }
 
 func newHosts() *hosts { return &hosts{byName: map[string]*host{}} }
@@ -81,9 +79,7 @@ func (h *hosts) succeeded(name string) (after time.Duration) {
 	h.successes++
 	at := h.get(name)
 	at.success = h.successes
-	if at.open {
-		at.open, after = false, time.Since(at.said)
-	}
+	after, _ = at.said.ends(time.Now())
 	return after
 }
 
@@ -100,23 +96,44 @@ func (h *hosts) refused(name string, mark uint64, until time.Time) (held time.Ti
 	if until.After(at.until) {
 		at.until = until
 	}
-	return at.until, false, h.say(at, time.Now())
+	return at.until, false, h.holds.begins(&at.said, time.Now())
 }
 
-// say reports whether the hold of a host is to be logged. The caller holds the lock.
-func (h *hosts) say(at *host, now time.Time) bool {
-	if at.open || now.Sub(at.said) < sayAgain {
+// sayings bounds how often something that befalls hosts is logged.
+type sayings struct {
+	since time.Time // the beginning of the minute in which so many were
+	n     int
+}
+
+// said is what was logged of one host.
+type said struct {
+	at   time.Time
+	open bool // that it began, and not yet that it ended
+}
+
+// begins reports whether the beginning is to be logged.
+func (s *sayings) begins(of *said, now time.Time) bool {
+	if of.open || now.Sub(of.at) < sayAgain {
 		return false
 	}
-	if now.Sub(h.saidSince) >= saidWhile {
-		h.saidSince, h.said = now, 0
+	if now.Sub(s.since) >= saidWhile {
+		s.since, s.n = now, 0
 	}
-	if h.said >= maxSaid {
+	if s.n >= maxSaid {
 		return false
 	}
-	h.said++
-	at.said, at.open = now, true
+	s.n++
+	of.at, of.open = now, true
 	return true
+}
+
+// ends reports whether the end is to be logged, since the beginning was so long ago.
+func (of *said) ends(now time.Time) (after time.Duration, ok bool) {
+	if !of.open {
+		return 0, false
+	}
+	of.open = false
+	return now.Sub(of.at), true
 }
 
 // ParseRetryAfter reads the value of a Retry-After header: seconds, also with a fraction, or a date in

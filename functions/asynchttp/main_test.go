@@ -30,7 +30,7 @@ func defaults(t reflect.Type, indent string) string {
 		f := t.Field(i)
 		if def, ok := f.Tag.Lookup("default"); ok {
 			fmt.Fprintf(&b, "%s%s: %s\n", indent, f.Tag.Get("yaml"), def)
-		} else if f.Type == reflect.TypeFor[asynchttp.RetryOptions]() {
+		} else if f.Type == reflect.TypeFor[asynchttp.RetryOptions]() || f.Type == reflect.TypeFor[asynchttp.BreakerOptions]() {
 			fmt.Fprintf(&b, "%s%s:\n%s", indent, f.Tag.Get("yaml"), defaults(f.Type, indent+"  "))
 		}
 	}

@@ -20,7 +20,7 @@ var codes = []string{
 // The values of the label reason: what made another try necessary. Beside these, of which the tries are no
 // attempts, it is the type of the error event that would have come.
 const (
-	reasonHold   = "hold"   // a Retry-After that held the host
+	reasonHold   = "hold"   // a Retry-After that held the host, or a failed try of one whose breaker is open
 	reasonRecent = "recent" // what was asked for may not be there yet
 	reasonRoom   = "room"   // the connection was lost while the answer waited for room
 )
@@ -37,10 +37,12 @@ type metrics struct {
 	duration    *prometheus.HistogramVec
 	retries     *prometheus.CounterVec
 	connections *prometheus.CounterVec
+	gates       *gateMetrics
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	return &metrics{
+		gates: newGateMetrics(r),
 		duration: register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:                            "enricher_http_request_duration_seconds",
 			Help:                            "Time of one HTTP attempt, by status code; none: no answer came; 5xx and the like: codes not listed by themselves.",
@@ -51,7 +53,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}, []string{"function", "code"})),
 		retries: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "enricher_http_retries_total",
-			Help: "HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.",
+			Help: "HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host or a failed try of one whose breaker is open, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.",
 		}, []string{"function", "reason"})),
 		connections: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "enricher_http_connections_total",

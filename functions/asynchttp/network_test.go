@@ -215,7 +215,7 @@ func TestEarlyAnswerWithTheBodyUnreadIsNoRace(t *testing.T) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	f := build(t, client, "url: "+url+"\nmethod: PUT\nbody: .\ninto: .r\nretry: {attempts: 3, initial: 1ms, max: 1ms}")
+	f := build(t, client, "url: "+url+"\nmethod: PUT\nbody: .\ninto: .r\nbreaker: {calls: 0}\nretry: {attempts: 3, initial: 1ms, max: 1ms, share: 100}")
 	value := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	for range 20 {
 		got := drive(t.Context(), f, value)
@@ -243,7 +243,7 @@ func TestExhaustedCallsLeaveNoConnectionBehind(t *testing.T) {
 	defer srv.Close()
 	c := asynchttp.NewClient(asynchttp.ClientConfig{Workers: 8})
 	defer c.Close()
-	f := build(t, c.HTTP(), "url: "+srv.URL+"\ninto: .r\nretry: {attempts: 2, initial: 1ms, max: 1ms}")
+	f := build(t, c.HTTP(), "url: "+srv.URL+"\ninto: .r\nbreaker: {calls: 0}\nretry: {attempts: 2, initial: 1ms, max: 1ms, share: 100}")
 	for range 1000 {
 		if got := drive(t.Context(), f, `{}`); got.kind() != event.UnexpectedStatus || !strings.Contains(got.err.Error(), "overloaded") {
 			t.Fatalf("got %v, want %s with the answer's text", got.err, event.UnexpectedStatus)

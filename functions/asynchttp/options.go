@@ -39,6 +39,9 @@ type Options struct {
 	MaxResponse  functions.Size                `yaml:"max_response" doc:"bound of an answer after decompression; a larger one is an error" default:"64MiB"`
 	Idempotent   bool                          `yaml:"idempotent" doc:"a POST or PATCH may be sent again although it may have been carried out" default:"false"`
 	Retry        RetryOptions                  `yaml:"retry" doc:"when a failed attempt is made again"`
+	Breaker      BreakerOptions                `yaml:"breaker" doc:"stops the calls to a host of which too many fail"`
+	RateLimit    *RateLimitOptions             `yaml:"rate_limit" doc:"bounds how many calls are sent; left out: it does not"`
+	Adaptive     bool                          `yaml:"adaptive" doc:"finds by itself, from latency and failures, how many calls may run at once, workers at most" default:"false"`
 	Errors       []Rule                        `yaml:"errors" doc:"what is done about what came, the first that matches; what none matches: the default"`
 	RetryRecent  *RecentOptions                `yaml:"retry_recent" doc:"asks again, without an attempt, while the event is so young that what it asks for may not be there yet; comes before errors"`
 }
@@ -49,6 +52,7 @@ type RetryOptions struct {
 	Initial       functions.Duration `yaml:"initial" doc:"upper bound of the first random wait; it doubles with each attempt" default:"200ms"`
 	Max           functions.Duration `yaml:"max" doc:"largest bound of a random wait" default:"10s"`
 	RetryAfterMax functions.Duration `yaml:"retry_after_max" doc:"longest wait that a Retry-After header is given; of an answer that calls for another attempt, whatever its status, it holds all events of the host, however often it is repeated" default:"60s"`
+	Share         float64            `yaml:"share" doc:"retries against calls of a host; used up, further ones wait, which is no attempt and fails no event; one a second is always allowed" default:"0.1"`
 }
 
 // Into says where an answer goes.
@@ -165,6 +169,7 @@ func (o Options) Validate() error {
 	if r.RetryAfterMax <= 0 {
 		wrong("retry.retry_after_max", "write a duration above 0")
 	}
+	o.checkGate(wrong)
 	o.checkOutcomes(wrong)
 	return errors.Join(errs...)
 }
@@ -238,6 +243,7 @@ func New(env functions.Env, o Options) (*Func, error) {
 		o: o, pool: p, meters: p.metrics.of(env.Name), log: env.Logger,
 		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout), repeatable: o.repeatable(),
 	}
+	f.gates = newGates(o, env.Workers, p.metrics.gates.of(env.Name), time.Now())
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}

@@ -73,6 +73,15 @@ func TestBadOptionsAreFoundBeforeTheStart(t *testing.T) {
 		{"negative attempts", `{url: http://api/, retry: {attempts: -1}, into: .r}`, "retry.attempts", "negative"},
 		{"no first wait", `{url: http://api/, retry: {initial: 0s}, into: .r}`, "retry.initial", "above 0"},
 		{"max below initial", `{url: http://api/, retry: {initial: 2s, max: 1s}, into: .r}`, "retry.max", "less than initial 2s"},
+		{"no share", `{url: http://api/, retry: {share: -0.1}, into: .r}`, "retry.share", "no share"},
+		{"share that is no number", `{url: http://api/, retry: {share: .nan}, into: .r}`, "retry.share", "no share"},
+		{"breaker that opens always", `{url: http://api/, breaker: {failures: 0}, into: .r}`, "breaker.failures", "calls: 0 is no breaker"},
+		{"breaker that opens never", `{url: http://api/, breaker: {failures: 50}, into: .r}`, "breaker.failures", "up to 1"},
+		{"breaker of many calls", `{url: http://api/, breaker: {calls: 100000}, into: .r}`, "breaker.calls", "1000"},
+		{"breaker that tries all the time", `{url: http://api/, breaker: {open: 0s}, into: .r}`, "breaker.open", "above 0"},
+		{"no rate", `{url: http://api/, rate_limit: {per_second: 0, burst: 1}, into: .r}`, "rate_limit.per_second", "is not from"},
+		{"no burst", `{url: http://api/, rate_limit: {per_second: 1, burst: 0}, into: .r}`, "rate_limit.burst", "1 or more"},
+		{"rate of a job", `{url: http://api/, rate_limit: {per_second: 1, burst: 1, scope: job}, into: .r}`, "rate_limit.scope", "scope: worker"},
 		{"no cap", `{url: http://api/, retry: {retry_after_max: 0s}, into: .r}`, "retry.retry_after_max", "above 0"},
 	}
 	for _, tc := range tests {
@@ -137,7 +146,7 @@ enricher_http_connections_total{function="content",pipeline="p",reused="false"} 
 enricher_http_connections_total{function="content",pipeline="p",reused="true"} 3
 enricher_http_connections_total{function="mine",pipeline="p",reused="false"} 0
 enricher_http_connections_total{function="mine",pipeline="p",reused="true"} 0
-# HELP enricher_http_retries_total HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.
+# HELP enricher_http_retries_total HTTP attempts that are made again, by what made it necessary; hold: a Retry-After of the host or a failed try of one whose breaker is open, recent: retry_recent, room: a connection lost while its answer waited for room, all no attempts.
 # TYPE enricher_http_retries_total counter
 enricher_http_retries_total{function="content",pipeline="p",reason="connection"} 0
 enricher_http_retries_total{function="content",pipeline="p",reason="empty_response"} 0

@@ -188,7 +188,7 @@ func TestTriesOfAYoungEventCountInTotalTimeout(t *testing.T) {
 			}
 			return reply(500, ``)
 		})
-		f := build(t, cannedClient(s.answer), young+"total_timeout: 20s\nretry: {attempts: 0, initial: 100ms, max: 100ms}\n")
+		f := build(t, cannedClient(s.answer), young+"total_timeout: 20s\nbreaker: {calls: 0}\nretry: {attempts: 0, initial: 100ms, max: 100ms, share: 100}\n")
 		got := drive(t.Context(), f, since(0))
 		if got.kind() != event.UnexpectedStatus || got.took > 20*time.Second || got.took < 19*time.Second {
 			t.Errorf("got %v after %v, want %s when total_timeout 20s ends", got.err, got.took, event.UnexpectedStatus)

@@ -27,10 +27,11 @@ var servedNames = []string{
 	"enricher_source_lag_seconds", "enricher_windows_closed_total", "enricher_windows_open", "enricher_workers", "enricher_workers_busy",
 }
 
-// fatesProcess calls what the event names, and then refuses some. %q are the hosts that may be called.
+// fatesProcess calls what the event names, and then refuses some. %q are the hosts that may be called; at one of them
+// nobody ever answers, so that a breaker would hold its events for good.
 const fatesProcess = `process=[
   {name: content, when: '.fate != "plain"', http: {url: 'http://\(.host)/\(.fate)/\(.id)', allow_hosts: [%q, %q], select: .text,
-    into: .content, timeout: 2s, max_response: 4KiB, retry: {attempts: 2, initial: 10ms, max: 20ms}}},
+    into: .content, timeout: 2s, max_response: 4KiB, retry: {attempts: 2, initial: 10ms, max: 20ms}, breaker: {calls: 0}}},
   {name: stamp, jq: '.stamp = (if .fate == "unstamped" then error("no stamp") else .id end)'}]`
 
 // /metrics says of a run with all that can become of an event what the topics and the API say of it.

@@ -1,0 +1,112 @@
+package asynchttp
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/a0c75104/enricher/event"
+)
+
+// waits says what an event waits for, and what it would be if it did not.
+var waits = [whys]struct {
+	kind event.Type
+	err  error
+}{
+	whyAsked:   {event.RateLimited, errors.New("the host asked to wait")},
+	whyBreaker: {event.Connection, errBreaker},
+	whyShut:    {event.Connection, errBreaker},
+	whyPace:    {event.RateLimited, errors.New("the host may be called again, and others go first")},
+	whyRoom:    {event.RateLimited, errors.New("as many calls are on their way as the host can carry")},
+	whyShare:   {event.RateLimited, errors.New("the host has had its share of retries")},
+	whyRate:    {event.RateLimited, errors.New("rate_limit has no room yet")},
+}
+
+var errBreaker = errors.New("too many calls to the host have failed, its breaker is open")
+
+// host names what limits are of.
+func (c *call) host() string { return c.req.host }
+
+// admit is asked before each try. It returns nil, or the event.Hold of what keeps the event waiting. A try
+// that it lets go is reported once.
+func (c *call) admit() error {
+	now := time.Now()
+	until, _ := c.f.pool.hosts.held(c.host(), now)
+	a := c.f.gates.admit(c.host(), now, &c.kept.claim, until)
+	if a.why == whyNot {
+		c.pass, c.open = a.pass, true
+		return nil
+	}
+	c.tries.SetSlot(c.kept)
+	err := c.fail(waits[a.why].kind, waits[a.why].err)
+	if a.why == whyShut {
+		return err
+	}
+	return event.Hold(err, a.until)
+}
+
+// report tells what is known of the host what came of a try, and what is made of that.
+func (c *call) report(o *outcome, d *decision) {
+	if o.came() && !d.unwell {
+		if after := c.f.pool.hosts.succeeded(c.host()); after > 0 {
+			c.f.log.Info("a host that asked to wait answers again", "host", c.host(), "after", after)
+		}
+	}
+	c.said = c.says(o, d)
+	c.giveBack(c.said)
+	if c.said == resultFailed && c.pass.probe && o.final && o.class == gotTimeout && (c.f.repeatable || o.unsent) {
+		// What was left of total_timeout was too short, which is no fault of an event that tries for others.
+		d.do = doRetry
+	}
+}
+
+// says is what the outcome of a try says of the host.
+func (c *call) says(o *outcome, d *decision) result {
+	switch {
+	case o.class == gotCut, d.do == doAnew: // cut short on this side
+		return resultNone
+	case o.class == gotTimeout && o.final && !c.pass.probe && c.took < c.f.timeout:
+		return resultNone // total_timeout cut it short
+	case o.class == gotTimeout, o.class == gotNone:
+		return resultFailed
+	case !o.whole():
+		return resultAnswered
+	case o.status == http.StatusTooManyRequests:
+		return resultThrottled
+	case o.status >= 500 && d.unwell:
+		return resultFailed
+	}
+	return resultAnswered
+}
+
+// giveBack ends what the gate let go.
+func (c *call) giveBack(r result) {
+	if !c.open {
+		return
+	}
+	c.open = false
+	change := c.f.gates.done(c.pass, time.Now(), c.took, r)
+	if !change.say {
+		return
+	}
+	if change.opened {
+		c.f.log.Warn("the breaker of a host opened: too many calls failed", "host", c.host(),
+			"while_open", c.f.o.Breaker.WhileOpen, "next_try", time.Duration(c.f.o.Breaker.Open))
+		return
+	}
+	c.f.log.Info("the breaker of a host closed: it answers again", "host", c.host(), "after", change.after)
+}
+
+// release gives back what was let go and not tried.
+func (c *call) release() { c.giveBack(resultNone) }
+
+// probed has an event wait whose try of a host with an open breaker failed: that is no attempt.
+func (c *call) probed(err error) bool {
+	if !c.pass.probe || c.said != resultFailed || c.f.o.Breaker.WhileOpen == "error" {
+		return false
+	}
+	c.kept.spent -= c.took
+	c.f.meters.retry(reasonHold)
+	c.next.err = event.Hold(err, c.f.gates.failedProbe(c.pass, time.Now()))
+	return true
+}
