@@ -2,6 +2,7 @@ package asynchttp
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,6 +15,7 @@ var waits = [whys]struct {
 	err  error
 }{
 	whyAsked:   {event.RateLimited, errors.New("the host asked to wait")},
+	whySilent:  {event.Timeout, errors.New("the host answers none of the calls that are on their way")},
 	whyBreaker: {event.Connection, errBreaker},
 	whyShut:    {event.Connection, errBreaker},
 	whyPace:    {event.RateLimited, errors.New("the host may be called again, and others go first")},
@@ -30,11 +32,18 @@ func (c *call) host() string { return c.req.host }
 // admit is asked before each try. It returns nil, or the event.Hold of what keeps the event waiting. A try
 // that it lets go is reported once.
 func (c *call) admit() error {
-	now := time.Now()
-	until, _ := c.f.pool.hosts.held(c.host(), now)
-	a := c.f.gates.admit(c.host(), now, &c.kept.claim, until)
+	now, known := time.Now(), c.f.pool.hosts
+	a := admission{why: whySilent}
+	var silent bool
+	if a.until, silent = known.silent(c.host(), now, c.kept.claim.place[whySilent]); silent {
+		c.kept.claim.place[whySilent] = a.until
+	} else {
+		until, _ := known.held(c.host(), now)
+		a = c.f.gates.admit(c.host(), now, &c.kept.claim, until)
+	}
 	if a.why == whyNot {
 		c.pass, c.open = a.pass, true
+		c.under = known.begins(c.host(), now)
 		return nil
 	}
 	c.tries.SetSlot(c.kept)
@@ -85,6 +94,10 @@ func (c *call) giveBack(r result) {
 		return
 	}
 	c.open = false
+	if r == resultFailed && !c.got.slow() {
+		c.f.pool.hosts.speaks(c.under, time.Now())
+	}
+	c.f.pool.hosts.ends(c.under)
 	change := c.f.gates.done(c.pass, time.Now(), c.took, r)
 	if !change.say {
 		return
@@ -95,6 +108,12 @@ func (c *call) giveBack(r result) {
 		return
 	}
 	c.f.log.Info("the breaker of a host closed: it answers again", "host", c.host(), "after", change.after)
+}
+
+// slow reports whether the host took too long, be it for an answer or for a connection.
+func (o *outcome) slow() bool {
+	var err net.Error
+	return o.class == gotTimeout || errors.As(o.err, &err) && err.Timeout()
 }
 
 // release gives back what was let go and not tried.

@@ -31,7 +31,8 @@ var errTryTimeout = errors.New("the attempt took too long")
 type progress struct {
 	spent time.Duration // tries and waits between them; no holds
 	first time.Time     // when the first try began; zero: none was made
-	mark  uint64        // number of the last good answer when the latest try had ended
+	again bool          // a try has ended
+	mark  uint64        // number of the last good answer when the latest try had ended, or the first began
 	lost  int           // tries that were no attempts, since the connection was lost while the answer waited for room
 	claim claim         // what it has of the host's gate
 }
@@ -46,6 +47,7 @@ type call struct {
 	kept   progress
 	pass   pass   // of the running or last try
 	open   bool   // it is not given back yet
+	under  under  // what is told to the host
 	said   result // what the last try said of the host
 
 	ctx      context.Context // parent, and what is left of total_timeout
@@ -167,6 +169,7 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
+	c.f.pool.hosts.speaks(c.under, time.Now())
 	gunzip(resp)
 	resp.Body = &cancelBody{ReadCloser: resp.Body, cancel: cancel}
 	return resp, nil
@@ -174,7 +177,7 @@ func (c *call) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // judge is called at the end of a try: it finds out what came, decides what follows from it, and does that.
 func (c *call) judge(resp *http.Response, err error) {
-	defer func() { c.kept.mark = c.f.pool.hosts.mark() }()
+	defer func() { c.kept.again, c.kept.mark = true, c.f.pool.hosts.mark() }()
 	a := c.receive(resp, err)
 	c.took = time.Since(c.began) - c.waited()
 	c.f.meters.request(a.status, c.took)
@@ -234,27 +237,31 @@ func (c *call) asksToWait() (after time.Duration, told bool) {
 	return after, told && after >= shortestHold
 }
 
-// hold keeps all events of the host waiting, since it asked for that. It returns false where the host answers
-// others well meanwhile: then the refusal is this event's own affair.
+// hold keeps the events of the host waiting, since it asked for that, or this one alone. It returns false where
+// the host means this event: then that is an attempt like any other.
 func (c *call) hold(err error, after time.Duration) bool {
-	until, alone := c.refused(after)
-	if alone {
+	means, until := c.refused(after)
+	switch means {
+	case refusesAgain:
 		return false
+	case refusesAll:
+		until = c.f.gates.asked(c.pass, until)
+		c.kept.claim.refused = true
 	}
 	c.kept.spent -= c.took // a hold counts nowhere
 	c.f.meters.retry(reasonHold)
-	c.next.err = event.Hold(err, c.f.gates.asked(c.pass, until))
+	c.next.err = event.Hold(err, until)
 	return true
 }
 
-// refused notes that the host asked to wait, for all calls, unless it answers others well meanwhile: then alone is true.
-func (c *call) refused(after time.Duration) (until time.Time, alone bool) {
-	host := c.req.host
-	until, alone, say := c.f.pool.hosts.refused(host, c.kept.mark, time.Now().Add(after))
+// refused notes that the host asked to wait, and finds out whom it means.
+func (c *call) refused(after time.Duration) (means refusal, until time.Time) {
+	now := time.Now()
+	means, until, say := c.f.pool.hosts.refused(c.host(), c.kept.mark, c.kept.again, now.Add(after), now)
 	if say {
-		c.f.log.Warn("a host asked to wait, its events are held", "host", host, "status", c.got.status, "until", until)
+		c.f.log.Warn("a host asked to wait, its events are held", "host", c.host(), "status", c.got.status, "until", until)
 	}
-	return until, alone
+	return means, until
 }
 
 // retry decides when the next try is made, if there is one. after is the least wait.

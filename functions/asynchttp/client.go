@@ -29,7 +29,7 @@ type Client struct{ pool *pool }
 // NewClient makes a client. It panics where cfg.Metrics holds other metrics of the same names.
 func NewClient(cfg ClientConfig) *Client {
 	p := &pool{
-		canned: cfg.Transport, around: cfg.Around, workers: cfg.Workers, hosts: newHosts(), metrics: newMetrics(cfg.Metrics),
+		canned: cfg.Transport, around: cfg.Around, workers: cfg.Workers, hosts: newHosts(cfg.Workers), metrics: newMetrics(cfg.Metrics),
 		opened: map[settings]*connections{},
 	}
 	p.shared, _ = p.through(settings{}, nil) // without files nothing can be wrong

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/asynchttp"
 )
 
 // flood is a stream in virtual time: events come at a rate, a few thousand are in flight at most, and so
@@ -19,6 +21,7 @@ type flood struct {
 	perSecond int
 	value     func(i int) string
 	length    time.Duration // of the input
+	cut       bool          // events that are not through at its end are given up
 
 	mu     sync.Mutex
 	done   map[string][]time.Duration // by value, when each event ended well
@@ -26,10 +29,23 @@ type flood struct {
 	tries  int // most attempts of an event that ended well
 }
 
+// wide makes a function for a flood of 64 workers.
+func wide(t *testing.T, answer canned, text string) *asynchttp.Func {
+	t.Helper()
+	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: 64, Transport: answer}).HTTP()
+	f, err := asynchttp.New(functions.Env{Name: "content", Workers: 64, HTTP: client}, options(t, text))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return f
+}
+
 func (fl *flood) run(t *testing.T) {
 	t.Helper()
 	fl.done, fl.failed = map[string][]time.Duration{}, map[event.Type]int{}
 	began := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	workers := make(chan struct{}, fl.workers)
 	room := make(chan struct{}, fl.inFlight)
 	var wg sync.WaitGroup
@@ -40,9 +56,12 @@ func (fl *flood) run(t *testing.T) {
 		}
 		room <- struct{}{}
 		wg.Go(func() {
-			fl.one(t.Context(), fl.value(i), began, workers)
+			fl.one(ctx, fl.value(i), began, workers)
 			<-room
 		})
+	}
+	if fl.cut {
+		cancel()
 	}
 	wg.Wait()
 }
@@ -54,14 +73,17 @@ func (fl *flood) one(ctx context.Context, value string, began time.Time, workers
 		workers <- struct{}{}
 		_, err := fl.f.Process(ctx, event.WithAttempts(newEvent(value), tries))
 		<-workers
+		if ctx.Err() != nil {
+			return
+		}
 		var retry *event.RetryError
 		var hold *event.HoldError
 		switch {
 		case errors.As(err, &retry):
 			tries.Add(1)
-			time.Sleep(retry.After)
+			pause(ctx, retry.After)
 		case errors.As(err, &hold):
-			time.Sleep(time.Until(hold.Until))
+			pause(ctx, time.Until(hold.Until))
 		default:
 			fl.mu.Lock()
 			defer fl.mu.Unlock()

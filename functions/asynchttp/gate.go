@@ -11,6 +11,7 @@ type why int
 const (
 	whyNot     why = iota // it may go
 	whyAsked              // the host asked to be left alone, by Retry-After
+	whySilent             // the host answers none of the calls that are on their way
 	whyBreaker            // too many calls to the host failed
 	whyShut               // the same, and it is not to wait
 	whyPace               // others go first, now that the host may be called again
@@ -20,11 +21,16 @@ const (
 	whys
 )
 
+// An event that was refused leaves a host to those that were not for so long, and for two of them at least.
+const behindOthers = 100 * time.Millisecond
+
 // claim is what an event keeps of a gate between its calls.
 type claim struct {
 	retry   bool            // its next try is made again after a failure, and needs a share of the calls
 	tried   bool            // it has had its first try
 	delayed bool            // this retry has been counted as delayed
+	refused bool            // it had the host ask to be left alone
+	behind  bool            // and has let others go first
 	place   [whys]time.Time // when it was told to come back, and for what
 	limited time.Time       // since when it waits for rate_limit
 }
@@ -66,8 +72,9 @@ type gate struct {
 	share   share
 	rate    *limiter // nil: none, or that of all hosts
 	pace    pace
-	well    pulse // good answers
-	waiting line  // for the end of a Retry-After
+	well    pulse     // good answers
+	waiting line      // for the end of a Retry-After
+	patient time.Time // the last place in it of an event that was not refused itself
 	until   time.Time
 	running int
 	said    said
@@ -130,7 +137,11 @@ func (g *gates) admit(host string, now time.Time, c *claim, until time.Time) adm
 	defer g.mu.Unlock()
 	at := g.of(host, now)
 	if until.After(now) {
-		return admission{why: whyAsked, until: at.leave(until)}
+		at.patient = at.leave(until)
+		return admission{why: whyAsked, until: at.patient}
+	}
+	if until, ok := at.others(now, c); ok {
+		return admission{why: whyPace, until: until}
 	}
 	p := pass{gate: at, era: at.breaker.era}
 	if at.breaker.isOpen() {
@@ -157,7 +168,7 @@ func (g *gates) wait(at *gate, probe bool, now time.Time, c *claim) (why, time.T
 		return w, until
 	}
 	if !probe {
-		if until, ok := at.pace.take(now, c.place[whyPace]); !ok {
+		if until, ok := at.pace.take(now, c.place[whyPace]); !ok && !c.behind { // whose turn has come
 			return held(whyPace, until)
 		}
 		if g.adapt != nil {
@@ -220,6 +231,18 @@ func (g *gate) leave(until time.Time) time.Time {
 	return g.waiting.from(until, gapAt(g.well.usual()), paceAhead)
 }
 
+// others has an event that had the host ask to be left alone go behind those that wait for it, once: if it went
+// first and were refused again, none of them would ever be heard. Soon after it goes: it tells whether it alone is refused.
+func (g *gate) others(now time.Time, c *claim) (time.Time, bool) {
+	was := c.refused
+	c.refused = false
+	if !was || !g.patient.After(now) {
+		return time.Time{}, false
+	}
+	c.behind = true
+	return now.Add(max(behindOthers, 2*gapAt(g.well.usual()))), true
+}
+
 // asked returns when an event whose call was told to wait until then is to come back.
 func (g *gates) asked(p pass, until time.Time) time.Time {
 	g.mu.Lock()
@@ -269,6 +292,25 @@ func (g *gates) done(p pass, now time.Time, took time.Duration, r result) change
 		_, c.say = at.said.ends(now)
 	}
 	return c
+}
+
+// stops notes that the answer of a try waits for room. What stands before it in the order may itself have to call
+// the host, so it must find the place that the server has: else each would wait for the other.
+func (g *gates) stops(p pass) { g.place(p, -1) }
+
+// goesOn notes that it has the room.
+func (g *gates) goesOn(p pass) { g.place(p, 1) }
+
+func (g *gates) place(p pass, n int) {
+	if p.gate == nil || g.adapt == nil && !p.probe {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running += n
+	if p.probe && p.era == p.gate.breaker.era {
+		p.gate.breaker.probes += n
+	}
 }
 
 // failedProbe returns when an event whose try of a host failed is to come back.

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/a0c75104/enricher/event"
-	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/functions/asynchttp"
 )
 
@@ -32,8 +31,9 @@ func (a *farm) answer(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	t := time.Since(a.began)
 	a.calls[r.URL.Host] = append(a.calls[r.URL.Host], t)
+	down := a.down(r, t)
 	a.mu.Unlock()
-	if a.down(r, t) {
+	if down {
 		return a.how(r)
 	}
 	select {
@@ -58,7 +58,7 @@ func TestAnOutageHoldsEventsAndMakesNoStorm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newFarm(func(_ *http.Request, t time.Duration) bool { return t >= begins && t < ends }, how)
 				fl := flood{
-					f: build(t, cannedClient(a.answer), `{url: http://api/, into: .r}`), workers: 64, inFlight: 1200,
+					f: wide(t, a.answer, `{url: http://api/, into: .r}`), workers: 64, inFlight: 1200,
 					perSecond: perSecond, length: all, value: func(int) string { return `{}` },
 				}
 				fl.run(t)
@@ -87,32 +87,55 @@ func TestAnOutageHoldsEventsAndMakesNoStorm(t *testing.T) {
 }
 
 func TestAfterARetryAfterTheHostIsCalledAtItsUsualRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newFarm(func(r *http.Request, t time.Duration) bool {
-			return r.URL.Host == "busy.org" && t >= 5*time.Second && t < 5200*time.Millisecond
-		}, status(429, "Retry-After", "2"))
-		f := build(t, cannedClient(a.answer), `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r}`)
-		hosts := []string{`{"h":"busy"}`, `{"h":"free"}`}
-		fl := flood{f: f, workers: 64, inFlight: 4000, perSecond: 800, length: 15 * time.Second, value: func(i int) string { return hosts[i%2] }}
-		fl.run(t)
-		if len(fl.failed) > 0 || len(fl.done[hosts[0]]) != 6000 {
-			t.Errorf("%d events ended well, error events %v", len(fl.done[hosts[0]]), fl.failed)
+	const from = 5 * time.Second
+	for name, refused := range map[string]int{"all calls of a moment": 1 << 20, "one of 64 workers": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				until := from + 200*time.Millisecond
+				if refused == 1 {
+					until = time.Hour
+				}
+				a := newFarm(func(r *http.Request, t time.Duration) bool {
+					if r.URL.Host != "busy.org" || t < from || t >= until || refused == 0 {
+						return false
+					}
+					refused--
+					return true
+				}, status(429, "Retry-After", "2"))
+				if refused == 1 {
+					until = from + 10*time.Millisecond // no call goes after the one that is refused
+				}
+				holdsTheHost(t, a, until)
+			})
+		})
+	}
+}
+
+// holdsTheHost has a host asked for 400 events a second that refuses calls from five seconds on, and asks for two
+// seconds. Beside it another one goes on.
+func holdsTheHost(t *testing.T, a *farm, last time.Duration) {
+	t.Helper()
+	f := wide(t, a.answer, `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r}`)
+	hosts := []string{`{"h":"busy"}`, `{"h":"free"}`}
+	fl := flood{f: f, workers: 64, inFlight: 4000, perSecond: 800, length: 15 * time.Second, value: func(i int) string { return hosts[i%2] }}
+	fl.run(t)
+	if len(fl.failed) > 0 || fl.tries != 1 || len(fl.done[hosts[0]]) != 6000 {
+		t.Errorf("%d events ended well in up to %d attempts, error events %v; want 6000 in one", len(fl.done[hosts[0]]), fl.tries, fl.failed)
+	}
+	busy := a.calls["busy.org"]
+	if n := between(busy, last, 7*time.Second); n > 0 {
+		t.Errorf("%d calls to a host that asked to wait", n)
+	}
+	for from := 7 * time.Second; from < 14*time.Second; from += 100 * time.Millisecond {
+		if n := between(busy, from, from+100*time.Millisecond); float64(n) > 40*(1.25+0.2*(from.Seconds()-7)) || n < 35 {
+			t.Errorf("%d calls in the tenth of a second from %v on, want the usual 40 and a little more each second", n, from)
 		}
-		busy := a.calls["busy.org"]
-		if n := between(busy, 5200*time.Millisecond, 7*time.Second); n > 0 {
-			t.Errorf("%d calls to a host that asked to wait", n)
+	}
+	for from := time.Second; from < 14*time.Second; from += time.Second {
+		if n := between(fl.done[hosts[1]], from, from+time.Second); n < 390 {
+			t.Errorf("%d events of the other host in the second from %v on, want 400", n, from)
 		}
-		for from := 7 * time.Second; from < 14*time.Second; from += 100 * time.Millisecond {
-			if n := between(busy, from, from+100*time.Millisecond); float64(n) > 40*(1.25+0.2*(from.Seconds()-7)) || n < 35 {
-				t.Errorf("%d calls in the tenth of a second from %v on, want the usual 40 and a little more each second", n, from)
-			}
-		}
-		for from := time.Second; from < 14*time.Second; from += time.Second {
-			if n := between(fl.done[hosts[1]], from, from+time.Second); n < 390 {
-				t.Errorf("%d events of the other host in the second from %v on, want 400", n, from)
-			}
-		}
-	})
+	}
 }
 
 func TestAHostThatIsDownLeavesOthersAlone(t *testing.T) {
@@ -121,7 +144,7 @@ func TestAHostThatIsDownLeavesOthersAlone(t *testing.T) {
 			a := newFarm(func(r *http.Request, t time.Duration) bool {
 				return r.URL.Host == "down.org" && t >= 5*time.Second && t < 15*time.Second
 			}, refuse)
-			f := build(t, cannedClient(a.answer), `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r, breaker: {while_open: `+while+`}}`)
+			f := wide(t, a.answer, `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r, breaker: {while_open: `+while+`}}`)
 			hosts := []string{`{"h":"down"}`, `{"h":"up"}`}
 			fl := flood{
 				f: f, workers: 64, inFlight: 4000, perSecond: 400, length: 20 * time.Second, value: func(i int) string { return hosts[i%2] },
@@ -236,7 +259,7 @@ func TestRateLimitCountsNeitherAsAttemptNorAsTime(t *testing.T) {
 	for _, per := range []string{"all", "host"} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newFarm(func(*http.Request, time.Duration) bool { return false }, nil)
-			f := build(t, cannedClient(a.answer), `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r, timeout: 1s, total_timeout: 1s, rate_limit: {per_second: 20, burst: 2, per: `+per+`, scope: worker}}`)
+			f := wide(t, a.answer, `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r, timeout: 1s, total_timeout: 1s, rate_limit: {per_second: 20, burst: 2, per: `+per+`, scope: worker}}`)
 			hosts := []string{`{"h":"a"}`, `{"h":"b"}`}
 			fl := flood{f: f, workers: 64, inFlight: 4000, perSecond: 400, length: time.Second, value: func(i int) string { return hosts[i%2] }}
 			fl.run(t)
@@ -257,7 +280,7 @@ func TestAdaptiveHoldsCallsWithoutAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running := 0
-		client := cannedClient(func(r *http.Request) (*http.Response, error) {
+		answer := func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			running++
 			took := 20 * time.Millisecond
@@ -270,11 +293,8 @@ func TestAdaptiveHoldsCallsWithoutAWorker(t *testing.T) {
 			running--
 			mu.Unlock()
 			return reply(200, `1`)
-		})
-		f, err := asynchttp.New(functions.Env{Name: "content", Workers: 64, HTTP: client}, options(t, `{url: http://api/, into: .r, adaptive: true}`))
-		if err != nil {
-			t.Fatal(err)
 		}
+		f := wide(t, answer, `{url: http://api/, into: .r, adaptive: true}`)
 		fl := flood{f: f, workers: 64, inFlight: 500, perSecond: 2000, length: 20 * time.Second, value: func(int) string { return `{}` }}
 		fl.run(t)
 		done := fl.done[`{}`]

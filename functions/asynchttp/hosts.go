@@ -15,6 +15,10 @@ const (
 	sayAgain  = time.Minute
 	maxSaid   = 20
 	saidWhile = time.Minute
+	// poisonFor is how long a host is known to refuse some events for their own sake.
+	poisonFor = time.Minute
+	// wellFor is how long it then counts as answering others, after a good answer.
+	wellFor = time.Second
 )
 
 // hosts is what all calls through one pool know of the hosts they call.
@@ -23,15 +27,27 @@ type hosts struct {
 	successes uint64     // numbers the good answers of all hosts
 	byName    map[string]*host
 	holds     sayings
+
+	workers    int // calls at once, over all hosts
+	unanswered int // calls that began after the last sign of their host
+	lately     lately
 }
 
 type host struct {
 	until   time.Time // it asked not to be called before
 	success uint64    // number of its last good answer
+	well    time.Time // when that was
+	poison  time.Time // when it refused an event again though it answered others well
 	said    said      // of its holds
+	silence
 }
 
-func newHosts() *hosts { return &hosts{byName: map[string]*host{}} }
+func newHosts(workers int) *hosts {
+	if workers <= 0 {
+		workers = defaultWorkers
+	}
+	return &hosts{byName: map[string]*host{}, workers: workers}
+}
 
 // get returns what is known of name. The caller holds the lock.
 func (h *hosts) get(name string) *host {
@@ -41,7 +57,7 @@ func (h *hosts) get(name string) *host {
 	if len(h.byName) >= maxHosts {
 		now := time.Now()
 		for n, at := range h.byName {
-			if len(h.byName) >= maxHosts/2 && at.until.Before(now) {
+			if len(h.byName) >= maxHosts/2 && at.until.Before(now) && at.running == 0 {
 				delete(h.byName, n)
 			}
 		}
@@ -78,25 +94,40 @@ func (h *hosts) succeeded(name string) (after time.Duration) {
 	defer h.mu.Unlock()
 	h.successes++
 	at := h.get(name)
-	at.success = h.successes
-	after, _ = at.said.ends(time.Now())
+	at.success, at.well = h.successes, time.Now()
+	after, _ = at.said.ends(at.well)
 	return after
 }
 
-// refused notes that the host asked to wait. Where it has answered another call well since mark, the
-// refusal is that call's own affair and alone is true; else the host is held for all calls. say reports
-// that a hold begins which is to be logged: it lasts until the host answers well.
-func (h *hosts) refused(name string, mark uint64, until time.Time) (held time.Time, alone, say bool) {
+// refusal is what a host that asks to wait means by it.
+type refusal int
+
+const (
+	refusesAll   refusal = iota // its calls are too many: all of its events wait, and it was no attempt
+	refusesOne                  // it may well be the event: that one waits alone, and it was no attempt either
+	refusesAgain                // it is the event, which was refused again and others were not: an attempt like any other
+)
+
+// refused notes that the host asked a call to wait. mark is the number of the last good answer when the event's
+// previous try had ended or, where this was the first one, when it began. Whoever is refused at first may be
+// the first of many; whoever is refused again though others were answered well meanwhile is refused for what it
+// asks for. A host that does that is not closed by the first refusals of such events, as long as it answers others.
+// say reports that a hold begins which is to be logged: it lasts until the host answers well.
+func (h *hosts) refused(name string, mark uint64, again bool, until, now time.Time) (means refusal, held time.Time, say bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.get(name)
-	if at.success > mark {
-		return time.Time{}, true, false
+	if again && at.success > mark {
+		at.poison = now
+		return refusesAgain, until, false
+	}
+	if !again && now.Sub(at.poison) < poisonFor && now.Sub(at.well) < wellFor {
+		return refusesOne, until, false
 	}
 	if until.After(at.until) {
 		at.until = until
 	}
-	return at.until, false, h.holds.begins(&at.said, time.Now())
+	return refusesAll, at.until, h.holds.begins(&at.said, now)
 }
 
 // sayings bounds how often something that befalls hosts is logged.

@@ -19,6 +19,10 @@ const (
 // reserve reserves room for n more bytes that this call holds. It may wait, and the times of the call stand still
 // meanwhile. An error means that nobody waits for the call any more.
 func (c *call) reserve(n int64) error {
+	if c.open {
+		c.f.gates.stops(c.pass)
+		defer c.f.gates.goesOn(c.pass)
+	}
 	if err := event.Reserve(c.parent, n); err != nil {
 		return err
 	}
