@@ -162,6 +162,58 @@ func TestAServerThatCutsEveryAnswerIsNotAskedForEver(t *testing.T) {
 	})
 }
 
+func TestAConnectionThatIsLostWhileItsAnswerWaitsIsNoFailureOfTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := `"` + strings.Repeat("a", 20_000) + `"`
+		room := &narrow{free: 10_000, wait: time.Minute}
+		lost := io.ErrUnexpectedEOF
+		client := serving(t, room, false, []string{long, long, long, `"short"`}, lost, lost, lost)
+		f := build(t, client, "{url: http://h/, into: .a, breaker: {calls: 1}}")
+		got := drive(event.WithRoom(t.Context(), room), f, `{}`)
+		if got.err != nil || got.holds != 3 || got.attempts != 1 || got.took > 10*time.Minute+time.Second {
+			t.Errorf("%v after %d holds, %d attempts and %v; want it well as soon as there was room, with no breaker open", got.err, got.holds, got.attempts, got.took)
+		}
+	})
+}
+
+// Answers that wait for room may wait for an event that has to call the same host first.
+func TestACallFindsItsPlaceBesideAnswersThatWaitForRoom(t *testing.T) {
+	for _, first := range []struct {
+		name, options string
+		calls         int
+	}{{"adaptive", "adaptive: true", adaptiveFirst}, {"tries of a host whose breaker is open", "breaker: {calls: 1}, retry: {attempts: 0}", 4}} {
+		t.Run(first.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				none := &narrow{wait: 2 * time.Minute}
+				began := time.Now()
+				client := cannedClient(func(*http.Request) (*http.Response, error) {
+					if time.Since(began) < time.Second {
+						return refuse(nil)
+					}
+					time.Sleep(10 * time.Millisecond)
+					return reply(200, `"an answer"`)
+				})
+				f := build(t, client, "{url: http://h/, into: .a, "+first.options+"}")
+				if first.calls < adaptiveFirst {
+					_, _ = f.Process(t.Context(), newEvent(`{}`)) // opens it
+				}
+				time.Sleep(time.Second)
+				var wg sync.WaitGroup
+				for range first.calls {
+					wg.Go(func() { drive(event.WithRoom(t.Context(), none), f, `{}`) })
+				}
+				time.Sleep(time.Minute)
+				if got := drive(t.Context(), f, `{}`); got.err != nil || got.took > 20*time.Second {
+					t.Errorf("a call beside %d answers that wait for room ended with %v after %v, want it well and soon", first.calls, got.err, got.took)
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+const adaptiveFirst = 8 // calls at once to begin with
+
 func TestAWaitForRoomEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := &narrow{wait: time.Hour}
