@@ -26,6 +26,7 @@ type API struct {
 	mode     Mode
 	delay    time.Duration
 	calls    map[int]int
+	came     int          // calls of all events
 	answered map[int]int  // by key
 	distinct map[int]bool // events that were answered
 	total    int          // answers
@@ -150,10 +151,18 @@ func (a *API) refused(id int) (status int) {
 	return a.refusal(id)
 }
 
+// Calls returns how many calls came in.
+func (a *API) Calls() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.came
+}
+
 func (a *API) enter(id, key int) (Mode, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls[id]++
+	a.came++
 	a.inside++
 	a.most = max(a.most, a.inside)
 	if a.mode == Answers && a.hanging[key] {
