@@ -276,30 +276,40 @@ func TestRateLimitCountsNeitherAsAttemptNorAsTime(t *testing.T) {
 	}
 }
 
-func TestAdaptiveHoldsCallsWithoutAWorker(t *testing.T) {
+// The function itself, beside the simulation of what it finds its limit by. A call that finds no place has no worker.
+func TestAdaptiveCallsAServerAsItCarries(t *testing.T) {
+	const phase, took = 15 * time.Second, 20 * time.Millisecond
+	carries := []int{32, 16, 32, 64}
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		running := 0
-		answer := func(r *http.Request) (*http.Response, error) {
+		running, began := 0, time.Now()
+		f := wide(t, func(*http.Request) (*http.Response, error) {
 			mu.Lock()
 			running++
-			took := 20 * time.Millisecond
-			if running > 16 {
-				took = took * time.Duration(running*running) / 256
+			now := took
+			if k := carries[min(int(time.Since(began)/phase), len(carries)-1)]; running > k { // it gets slower by the square
+				now = took * time.Duration(running*running) / time.Duration(k*k)
 			}
 			mu.Unlock()
-			time.Sleep(took)
+			time.Sleep(now)
 			mu.Lock()
 			running--
 			mu.Unlock()
 			return reply(200, `1`)
+		}, `{url: http://api/, into: .r, adaptive: true}`)
+		fl := flood{
+			f: f, workers: 64, inFlight: 300, perSecond: 4000, length: phase * time.Duration(len(carries)), cut: true,
+			value: func(int) string { return `{}` },
 		}
-		f := wide(t, answer, `{url: http://api/, into: .r, adaptive: true}`)
-		fl := flood{f: f, workers: 64, inFlight: 500, perSecond: 2000, length: 20 * time.Second, value: func(int) string { return `{}` }}
 		fl.run(t)
-		done := fl.done[`{}`]
-		if n := between(done, 10*time.Second, 20*time.Second); n < 8000*8/10 || len(fl.failed) > 0 {
-			t.Errorf("%d events in ten seconds, error events %v; want at least 80%% of the 8000 that 16 calls at once bring", n, fl.failed)
+		for i, k := range carries {
+			from := time.Duration(i)*phase + 8*time.Second
+			best := float64(k) / took.Seconds() // that many calls at once, always
+			got := float64(between(fl.done[`{}`], from, from+6*time.Second)) / 6
+			if got < 0.8*best || len(fl.failed) > 0 {
+				t.Errorf("server that carries %d: %.0f events a second, error events %v; want 80%% of %.0f", k, got, fl.failed, best)
+			}
+			t.Logf("server that carries %d: %.0f events a second of %.0f", k, got, best)
 		}
 	})
 }
