@@ -32,7 +32,7 @@ type progress struct {
 	spent time.Duration // tries and waits between them; no holds
 	first time.Time     // when the first try began; zero: none was made
 	again bool          // a try has ended
-	mark  uint64        // number of the last good answer when the latest try had ended, or the first began
+	mark  uint64        // number of the last good answer when the latest try had ended
 	lost  int           // tries that were no attempts, since the connection was lost while the answer waited for room
 	claim claim         // what it has of the host's gate
 }
@@ -147,7 +147,7 @@ func (c *call) begin() {
 	}
 	c.began = time.Now()
 	if c.kept.first.IsZero() {
-		c.kept.first, c.kept.mark = c.began, c.f.pool.hosts.mark()
+		c.kept.first = c.began
 	}
 	c.deadline = c.began.Add(c.f.timeout)
 	c.waitedBefore = event.Waited(c.parent)

@@ -22,18 +22,26 @@ type flood struct {
 	value     func(i int) string
 	length    time.Duration // of the input
 	cut       bool          // events that are not through at its end are given up
+	live      bool          // those that find no room within a second never come
 
 	mu     sync.Mutex
 	done   map[string][]time.Duration // by value, when each event ended well
 	failed map[event.Type]int
 	tries  int // most attempts of an event that ended well
+	came   int
 }
 
 // wide makes a function for a flood of 64 workers.
 func wide(t *testing.T, answer canned, text string) *asynchttp.Func {
 	t.Helper()
-	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: 64, Transport: answer}).HTTP()
-	f, err := asynchttp.New(functions.Env{Name: "content", Workers: 64, HTTP: client}, options(t, text))
+	return manned(t, 64, answer, text)
+}
+
+// manned makes a function for so many workers.
+func manned(t *testing.T, workers int, answer canned, text string) *asynchttp.Func {
+	t.Helper()
+	client := asynchttp.NewClient(asynchttp.ClientConfig{Workers: workers, Transport: answer}).HTTP()
+	f, err := asynchttp.New(functions.Env{Name: "content", Workers: workers, HTTP: client}, options(t, text))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -54,6 +62,10 @@ func (fl *flood) run(t *testing.T) {
 		if d := time.Until(due); d > 0 {
 			time.Sleep(d)
 		}
+		if fl.live && time.Since(due) > time.Second {
+			continue
+		}
+		fl.came++
 		room <- struct{}{}
 		wg.Go(func() {
 			fl.one(ctx, fl.value(i), began, workers)

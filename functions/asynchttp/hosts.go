@@ -109,10 +109,10 @@ const (
 )
 
 // refused notes that the host asked a call to wait. mark is the number of the last good answer when the event's
-// previous try had ended or, where this was the first one, when it began. Whoever is refused at first may be
-// the first of many; whoever is refused again though others were answered well meanwhile is refused for what it
-// asks for. A host that does that is not closed by the first refusals of such events, as long as it answers others.
-// say reports that a hold begins which is to be logged: it lasts until the host answers well.
+// previous try had ended, again says that there was one. Whoever is refused at first may be the first of many. Whoever
+// is refused again though others were answered well meanwhile is refused for what it asks for; a host that does that is
+// not closed by the first refusals of such events, as long as it answers others. say reports that a hold begins which is
+// to be logged: it lasts until the host answers well. See docs/decisions/0053-whose-a-retry-after-is.md.
 func (h *hosts) refused(name string, mark uint64, again bool, until, now time.Time) (means refusal, held time.Time, say bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

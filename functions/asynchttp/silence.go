@@ -4,6 +4,8 @@ import "time"
 
 const (
 	silentAfter = 8                     // a host that answers none of an eighth of the workers in calls is silent
+	silentCalls = 3                     // or of so many; with fewer each answer would be followed by one call, and calls would never become more
+	silentFrom  = 6                     // workers; fewer are not shared out
 	silentMost  = 2                     // and then has half of the workers at most
 	silentLeast = 4                     // and a quarter at least
 	silentPause = 50 * time.Millisecond // after which an event that it keeps waiting asks again at the earliest
@@ -17,6 +19,7 @@ const (
 // silence keeps a host that hangs from taking all workers until its calls have timed out, while other hosts are
 // called: without any answer it gets no more than what it usually has and a little. A breaker cannot do that, since
 // a call has not failed before its time is over. What runs is counted over all items of a pipeline, as the workers are.
+// See docs/decisions/0055-workers-beside-a-host-that-hangs.md.
 type silence struct {
 	running    int     // calls on their way
 	unanswered int     // of them, those that began after the last sign of the host
@@ -55,7 +58,7 @@ func (h *hosts) silent(name string, now, place time.Time) (until time.Time, ok b
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.byName[name]
-	if at == nil || at.unanswered < max(1, h.workers/silentAfter) || at.running < h.mayHang(at) || at.patient(now) || !h.lately.others(at, now) {
+	if at == nil || h.workers < silentFrom || at.unanswered < max(silentCalls, h.workers/silentAfter) || at.running < h.mayHang(at) || at.patient(now) || !h.lately.others(at, now) {
 		return time.Time{}, false
 	}
 	return at.line.wait(now, place, minWait, silentPause, silentAhead), true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"testing"
@@ -78,6 +79,39 @@ func TestASlowHostHasAllWorkersWhereNoOtherIsCalled(t *testing.T) {
 				t.Errorf("beside another host %v: at most %d calls at once, all done after %v, error events %v; want 64 calls, within 13s, 16s beside another host", other, most, took, fl.failed)
 			}
 		})
+	}
+}
+
+// What is kept for other hosts costs a host that answers nothing, be it called more than others or be there few workers.
+func TestHostsThatAnswerHaveAllWorkers(t *testing.T) {
+	const length = 8 * time.Second
+	for _, workers := range []int{2, 4, 8, 16, 64} {
+		for _, takes := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second} {
+			t.Run(fmt.Sprintf("%d workers, %v", workers, takes), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					answer := func(*http.Request) (*http.Response, error) {
+						time.Sleep(takes/2 + rand.N(takes))
+						return reply(200, `1`)
+					}
+					could := float64(workers) / takes.Seconds()
+					fl := flood{
+						f:       manned(t, workers, answer, `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r}`),
+						workers: workers, inFlight: 5 * workers, perSecond: int(could * 1.5), length: length, live: true, cut: true,
+						value: func(i int) string {
+							return fmt.Sprintf(`{"h":%q}`, map[bool]string{true: "rare", false: "usual"}[i%10 == 0])
+						},
+					}
+					fl.run(t)
+					n := 0
+					for _, done := range fl.done {
+						n += between(done, length/4, length)
+					}
+					if got := float64(n) / (length * 3 / 4).Seconds(); got < 0.9*could || len(fl.failed) > 0 {
+						t.Errorf("%.0f events a second, error events %v; want the %.0f that so many workers can do", got, fl.failed, could)
+					}
+				})
+			})
+		}
 	}
 }
 
