@@ -38,7 +38,7 @@ func (a *failingAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"id":%s}`, id)
+	fmt.Fprintf(w, `{"id":%s,"text":"content of event %s"}`, id, id)
 }
 
 func (a *failingAPI) state(_ net.Conn, s http.ConnState) {
