@@ -16,7 +16,7 @@ import (
 
 // A call that hangs has a worker until its time is over. Those of a host that hangs must not be all there are.
 func TestAHostThatHangsLeavesWorkersToOthers(t *testing.T) {
-	const perHost, from, until = 400, 3 * time.Second, 12 * time.Second
+	const perHost, from, until = 200, 3 * time.Second, 12 * time.Second
 	for _, hung := range [][]string{{"a"}, {"a", "b"}} {
 		for _, further := range []string{"", ", breaker: {while_open: error}", ", breaker: {calls: 0}"} {
 			t.Run(fmt.Sprintf("%d hosts%s", len(hung), further), func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestASlowHostHasAllWorkersWhereNoOtherIsCalled(t *testing.T) {
 // What is kept for other hosts costs a host that answers nothing, be it called more than others or be there few workers.
 func TestHostsThatAnswerHaveAllWorkers(t *testing.T) {
 	const length = 8 * time.Second
-	for _, workers := range []int{2, 4, 8, 16, 64} {
-		for _, takes := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, time.Second} {
+	for _, workers := range []int{2, 8, 16, 64} {
+		for _, takes := range []time.Duration{50 * time.Millisecond, time.Second} {
 			t.Run(fmt.Sprintf("%d workers, %v", workers, takes), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					answer := func(*http.Request) (*http.Response, error) {

@@ -76,8 +76,9 @@ func TestFailingCallsOpenNoFurtherConnections(t *testing.T) {
 	d, _ := checkDelivered(t, b, f.loaded)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.failed < len(f.loaded)/200 || a.connections > 64 {
-		t.Errorf("%d of %d calls failed and %d connections were made, want no more than the 64 workers have", a.failed, a.calls, a.connections)
+	cut := a.calls - len(f.loaded) - a.failed // made again since the group changed on a busy machine: each costs its connection
+	if a.failed < len(f.loaded)/200 || a.connections > 64+cut {
+		t.Errorf("%d of %d calls failed, %d were cut off and %d connections were made, want no more than the 64 workers have", a.failed, a.calls, cut, a.connections)
 	}
-	t.Logf("failing calls: events=%d %v calls=%d failed=%d connections=%d in %v", len(f.loaded), d, a.calls, a.failed, a.connections, length)
+	t.Logf("failing calls: events=%d %v calls=%d failed=%d cut=%d connections=%d in %v", len(f.loaded), d, a.calls, a.failed, cut, a.connections, length)
 }
