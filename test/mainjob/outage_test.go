@@ -23,7 +23,9 @@ type apiOutage struct {
 func apiOutages() []apiOutage {
 	if *full {
 		return []apiOutage{
-			{job.Refuses, time.Minute, 2000}, {job.Hangs, time.Minute, 2000}, {job.Unavailable, time.Minute, 2000},
+			{job.Refuses, time.Minute, 2000},
+			{job.Hangs, time.Minute, 2000},
+			{job.Unavailable, time.Minute, 2000},
 			{job.Refuses, 10 * time.Minute, 2000},
 		}
 	}
