@@ -129,3 +129,15 @@ func (c *call) probed(err error) bool {
 	c.next.err = event.Hold(err, c.f.gates.failedProbe(c.pass, time.Now()))
 	return true
 }
+
+// doubted has an event wait that would be given up though it is the host that fails: its breaker is open, or
+// about to. A few quick attempts may all fall into the moment before it opens. The last one does not count.
+func (c *call) doubted(err error) bool {
+	if c.said != resultFailed || c.f.o.Breaker.WhileOpen == "error" || !c.f.gates.fails(c.pass) {
+		return false
+	}
+	c.kept.spent -= c.took
+	c.f.meters.retry(reasonHold)
+	c.next.err = event.Hold(err, time.Now().Add(probeWait))
+	return true
+}

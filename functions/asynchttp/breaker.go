@@ -168,6 +168,11 @@ func (r *recent) over(share float64) bool {
 	return all >= len(r.last) && float64(failed) >= share*float64(all)
 }
 
+// lately reports whether that share of the last few calls failed, however many came in the last second.
+func (r *recent) lately(share float64) bool {
+	return len(r.last) > 0 && r.seen == len(r.last) && float64(r.failed) >= share*float64(r.seen)
+}
+
 func (r *recent) clear() {
 	clear(r.last)
 	r.buckets = [tenths]struct{ all, failed int }{}

@@ -271,11 +271,16 @@ func (c *call) retry(err error, reason string, after time.Duration) {
 	}
 	n := c.tries.Number()
 	if limit := c.f.o.Retry.Attempts; limit > 0 && n >= limit {
-		c.next.err = err
+		if !c.doubted(err) {
+			c.next.err = err
+		}
 		return
 	}
 	wait := max(after, backoff(time.Duration(c.f.o.Retry.Initial), time.Duration(c.f.o.Retry.Max), n))
 	if c.f.total > 0 && c.kept.spent+wait >= c.f.total {
+		if c.doubted(err) {
+			return
+		}
 		c.next.err = within(err, fmt.Sprintf("total_timeout %v has no room for another attempt", c.f.total))
 		return
 	}

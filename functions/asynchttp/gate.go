@@ -313,6 +313,16 @@ func (g *gates) place(p pass, n int) {
 	}
 }
 
+// fails reports whether the breaker of the host is open, or will be if the next calls end as the last ones did.
+func (g *gates) fails(p pass) bool {
+	if p.gate == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.gate.breaker.isOpen() || p.gate.breaker.recent.lately(g.breaker.Failures)
+}
+
 // failedProbe returns when an event whose try of a host failed is to come back.
 func (g *gates) failedProbe(p pass, now time.Time) time.Time {
 	g.mu.Lock()

@@ -178,6 +178,21 @@ func TestAHostThatIsDownLeavesOthersAlone(t *testing.T) {
 	})
 }
 
+// Attempts that follow each other quickly may all be made before the breaker opens.
+func TestTheMomentBeforeABreakerOpensMakesNoErrorEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newFarm(func(_ *http.Request, t time.Duration) bool { return t >= 3*time.Second && t < 6*time.Second }, refuse)
+		fl := flood{
+			f:       wide(t, a.answer, `{url: http://api/, into: .r, retry: {initial: 20ms, max: 40ms, share: 10}}`),
+			workers: 64, inFlight: 5000, perSecond: 500, length: 8 * time.Second, value: func(int) string { return `{}` },
+		}
+		fl.run(t)
+		if len(fl.failed) > 0 || len(fl.done[`{}`]) != 4000 {
+			t.Errorf("%d events of 4000 ended well, error events %v", len(fl.done[`{}`]), fl.failed)
+		}
+	})
+}
+
 func TestWhatIsNoOutageDoesNotOpenTheBreaker(t *testing.T) {
 	tests := []struct {
 		name, options string
