@@ -77,6 +77,18 @@ func NewBatch[O any](name, doc string, build func(Env, O) (event.BatchFunc, erro
 	})
 }
 
+// NewBuilt describes a function whose options say whether it processes one event at a time or those of a window together:
+// build sets Func or Batch.
+func NewBuilt[O any](name, doc string, build func(Env, O) (Built, error)) Spec {
+	return newSpec[O](name, doc, func(env Env, o O) (Built, error) {
+		b, err := build(env, o)
+		if err == nil && (b.Func == nil) == (b.Batch == nil) {
+			err = errors.New("the constructor returned no function, or two")
+		}
+		return Built{Func: b.Func, Batch: b.Batch}, err
+	})
+}
+
 func newSpec[O any](name, doc string, build func(Env, O) (Built, error)) Spec {
 	return Spec{name: name, doc: doc, options: reflect.TypeFor[O](), build: func(env Env, options any) (Built, error) {
 		o, ok := options.(*O)

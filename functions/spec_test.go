@@ -55,6 +55,19 @@ func TestBuild(t *testing.T) {
 	if err != nil || b.Func != nil || b.Batch != (passBatch{}) || !b.Inline || b.Attempts != -1 {
 		t.Errorf("got %+v, %v", b, err)
 	}
+
+	either := functions.NewBuilt("e", "doc", func(_ functions.Env, o options) (functions.Built, error) {
+		if o.Size > 0 {
+			return functions.Built{Batch: passBatch{}}, nil
+		}
+		return functions.Built{Func: pass{}}, nil
+	})
+	if b, err = either.Build(functions.Env{}, &options{Size: 1}); err != nil || b.Func != nil || b.Batch != (passBatch{}) || !b.Inline || b.Attempts != -1 {
+		t.Errorf("got %+v, %v", b, err)
+	}
+	if b, err = either.Build(functions.Env{}, &options{}); err != nil || b.Func != (pass{}) || b.Batch != nil || b.Attempts != 5 {
+		t.Errorf("got %+v, %v", b, err)
+	}
 }
 
 func TestBuildErrors(t *testing.T) {
@@ -72,6 +85,10 @@ func TestBuildErrors(t *testing.T) {
 		{"a constructor's error as it is", functions.New("f", "d", func(functions.Env, options) (event.Func, error) { return nil, fault }), &options{}, "retry.max: too small"},
 		{"a constructor without result", functions.New("f", "d", func(functions.Env, options) (event.Func, error) { return nil, nil }), &options{}, "no function"},
 		{"a batch constructor without result", functions.NewBatch("f", "d", func(functions.Env, options) (event.BatchFunc, error) { return nil, nil }), &options{}, "no function"},
+		{"a constructor of either without result", functions.NewBuilt("f", "d", func(functions.Env, options) (functions.Built, error) { return functions.Built{}, nil }), &options{}, "no function"},
+		{"a constructor of either with both", functions.NewBuilt("f", "d", func(functions.Env, options) (functions.Built, error) {
+			return functions.Built{Func: pass{}, Batch: passBatch{}}, nil
+		}), &options{}, "or two"},
 		{"an empty spec", functions.Spec{}, &options{}, "functions.New"},
 	} {
 		_, err := test.spec.Build(functions.Env{}, test.options)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/itchyny/gojq"
 
@@ -19,6 +20,7 @@ type Expr struct {
 	whole *gojqNode
 	paths []event.Path
 	reads bool
+	vars  []string // of the event, without the dollar sign
 
 	hidden hidden
 }
@@ -53,6 +55,11 @@ func compile(src string, q *gojq.Query, more ...string) (*Expr, error) {
 	}
 	e.short = n
 	e.paths, e.reads = c.paths, c.reads
+	for _, name := range names(q) {
+		if strings.HasPrefix(name, "$") && known(name[1:], nil) {
+			e.vars = append(e.vars, name[1:])
+		}
+	}
 	return e, nil
 }
 
@@ -74,6 +81,9 @@ func (e *Expr) Paths() []event.Path { return slices.Clone(e.paths) }
 // ReadsValue reports whether the expression looks at the event's value at all; one that does not works
 // on values that are not JSON.
 func (e *Expr) ReadsValue() bool { return e.reads }
+
+// Variables returns the names, without the dollar sign, of those variables of the event that the expression uses.
+func (e *Expr) Variables() []string { return slices.Clone(e.vars) }
 
 // Path returns the path that the expression is, if it is no more than one.
 func (e *Expr) Path() (event.Path, bool) { return e.path, e.bare }

@@ -69,6 +69,18 @@ func (t *Template) Paths() []event.Path { return slices.Clone(t.paths) }
 // ReadsValue reports whether the template looks at the event's value at all.
 func (t *Template) ReadsValue() bool { return t.reads }
 
+// Variables returns the names, without the dollar sign, of those variables of the event that the template uses.
+func (t *Template) Variables() []string {
+	var out []string
+	for _, p := range t.parts {
+		if p.expr != nil {
+			out = append(out, p.expr.vars...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Literal reports whether the template has no expression in it.
 func (t *Template) Literal() bool {
 	return !slices.ContainsFunc(t.parts, func(p part) bool { return p.expr != nil })

@@ -238,3 +238,37 @@ func TestHostIsFixed(t *testing.T) {
 		}
 	}
 }
+
+func TestHostIsThatOfTheURL(t *testing.T) {
+	for _, src := range []string{
+		`https://x.org/\(.id)`, `https://\(.host)/\(.nope)`, `https://a.\(.host):\(.port)?q=\(.nope)`, `https://\(.evil)/`, `https://\(.at)/`,
+		`https://\(.nope)/`, `https://\(.host):99999/`, `https://\(.list[1].a.b)/`, `ftp:\(.id)`,
+	} {
+		tpl := template(t, src)
+		got, err := tpl.Host(context.Background(), newEvent(page))
+		u, want := tpl.URL(context.Background(), newEvent(page))
+		if strings.HasSuffix(src, `\(.nope)`) {
+			u, want = template(t, strings.ReplaceAll(src, ".nope", ".id")).URL(context.Background(), newEvent(page)) // the path is not asked
+		}
+		if typeOf(err) != typeOf(want) || err == nil && got != u.Host {
+			t.Errorf("%s: got %q, %v; want %v, %v", src, got, err, u, want)
+		}
+	}
+}
+
+func TestVariablesAreThoseOfTheEventThatAreNamed(t *testing.T) {
+	for src, want := range map[string]string{
+		`a`: "", `\(.id)`: "", `\($key) \(.id + $offset) \($key)`: "key offset", `\({$topic, a: [$headers.x]})`: "headers topic", `\(.id as $x | $x)`: "",
+	} {
+		if got := strings.Join(template(t, src).Variables(), " "); got != want {
+			t.Errorf("%s: got %q, want %q", src, got, want)
+		}
+	}
+	e, err := jq.Compile(`$status + $partition | if $timestamp then . else $key end`, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(e.Variables(), " "); got != "key partition timestamp" {
+		t.Errorf("got %q, want those of the event, and not $status", got)
+	}
+}

@@ -49,6 +49,44 @@ func (t *Template) HostIsFixed() (host string, fixed bool) {
 	return t.url.host, true
 }
 
+// Host returns the host (and port) of the URL for ev. Nothing but the expressions of the host is evaluated; the errors
+// are those of URL.
+func (t *Template) Host(ctx context.Context, ev *event.Event) (string, error) {
+	switch {
+	case t.url == nil:
+		return "", event.Reject(event.Rejected, t.urlErr)
+	case t.url.fixed:
+		return t.url.host, nil
+	}
+	in := newInput(ctx, ev)
+	var host strings.Builder
+	for _, piece := range t.url.pieces {
+		s := piece.text
+		if piece.place != inHost {
+			continue
+		}
+		if piece.part != nil {
+			v, err := piece.part.urlValue(in)
+			if err == nil {
+				s, err = escape(piece, v)
+			}
+			if err != nil {
+				return "", t.HideIn(err)
+			}
+		}
+		host.WriteString(s)
+	}
+	return host.String(), t.HideIn(checkHost(host.String()))
+}
+
+// urlValue is the value of a part of a URL, which its place is to escape.
+func (p *part) urlValue(in *input) (string, error) {
+	if p.format == "@uri" {
+		return p.plain(in)
+	}
+	return p.value(in)
+}
+
 // URL returns the URL for ev. Each value is escaped by its place: in the host only a name and a port
 // may stand, a path segment and the query are escaped, and a segment that comes out as . or .. is
 // refused. So no value changes the host, the number of path segments or the names of the query. A
@@ -58,12 +96,7 @@ func (t *Template) URL(ctx context.Context, ev *event.Event) (*url.URL, error) {
 		return nil, event.Reject(event.Rejected, t.urlErr)
 	}
 	in := newInput(ctx, ev)
-	u, err := t.url.build(func(p *part) (string, error) {
-		if p.format == "@uri" {
-			return p.plain(in) // its place escapes it
-		}
-		return p.value(in)
-	})
+	u, err := t.url.build(func(p *part) (string, error) { return p.urlValue(in) })
 	return u, t.HideIn(err)
 }
 
