@@ -15,11 +15,12 @@ func followHTTP(t *testing.T, bin string) {
 	defer api.Close()
 	others := httptest.NewServer(http.HandlerFunc(answerRequests))
 	defer others.Close()
-	r := newReader(t, bin, "API="+api.URL, "PROFILES="+others.URL, "SIDECAR="+others.URL, "HTTPS_PROXY=", "HTTP_PROXY=", "https_proxy=", "http_proxy=")
+	r := newReader(t, bin, "API="+api.URL, "PROFILES="+others.URL, "SIDECAR="+others.URL, "USERS="+others.URL, "HTTPS_PROXY=", "HTTP_PROXY=", "https_proxy=", "http_proxy=")
 	write(t, r.dir, "client.secret", "open sesame\n")
-	blocks := blocksOf(t, "../docs/http.md", map[string]int{"yaml": 7, "console": 3})
+	blocks := blocksOf(t, "../docs/http.md", map[string]int{"yaml": 10, "console": 4})
 	for i := range blocks { // the page cannot know at which port
 		blocks[i].text = strings.ReplaceAll(blocks[i].text, "GET API/", "GET "+strings.TrimPrefix(api.URL, "http://")+"/")
+		blocks[i].text = strings.ReplaceAll(blocks[i].text, "GET USERS/", "GET "+strings.TrimPrefix(others.URL, "http://")+"/")
 	}
 	r.follow(blocks)
 	if n := api.Config.Handler.(*pages).lagged.Load(); n != 1 {
@@ -48,8 +49,8 @@ func (a *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answerRequests is the API of docs/http.md that wants a token, its token server, and a sidecar that says what it
-// was asked for.
+// answerRequests is the API of docs/http.md that wants a token, its token server, the one that answers for several at
+// once, and a sidecar that says what it was asked for.
 func answerRequests(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/token":
@@ -62,6 +63,8 @@ func answerRequests(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"access_token":"t","token_type":"bearer","expires_in":60}`)
 	case r.URL.Path == "/profile" && r.Header.Get("Authorization") == "Bearer t" && r.FormValue("user") == "ada & co" && len(r.Form["field"]) == 2:
 		fmt.Fprint(w, `{"name":"Ada","language":"en"}`)
+	case r.URL.Path == "/users" && r.FormValue("ids") == "2,1,3,4": // once for all, or there is no answer
+		fmt.Fprint(w, `{"users":[{"id":1,"name":"Ada"},{"id":2,"name":"Grace"},{"id":4,"name":"Eve","blocked":true}]}`)
 	case r.URL.Path == "/w/api.php" && r.Header.Get("X-Forwarded-Proto") == "https":
 		fmt.Fprintf(w, "%q", r.Host+r.RequestURI)
 	default:

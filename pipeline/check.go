@@ -12,6 +12,7 @@ import (
 
 	"github.com/a0c75104/enricher/file"
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/asynchttp"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -156,11 +157,33 @@ func (c *checker) items(a *assembly) []streammanager.Step {
 		if _, own := abilityOf[callTimer](st.Func, st.Batch); own && !it.Timeout.IsZero() {
 			c.problem(join(it.path, "timeout"), "%s bounds its own calls: write its timeout under %s:", it.spec.Name(), it.spec.Name())
 		}
+		if o, ok := it.options.(*asynchttp.Options); ok && o.Bulk != nil {
+			c.bulk(join(it.place(), "bulk"), o.Bulk)
+		}
 		if st.Batch != nil && st.Inline {
 			c.problem(it.place(), "takes the events of a window together, and promises that it never waits: it cannot do both")
 		}
 	}
 	return steps
+}
+
+// bulk holds requests for many events to there being more than one event at a time.
+func (c *checker) bulk(at string, b *asynchttp.BulkOptions) {
+	w := c.cfg.Window
+	switch {
+	case c.fault("window"):
+	case w == nil || w.Count == 1:
+		c.problem(at, "needs a window of more than one event: without it each is a request of its own, such as window: {count: %d, timeout: 100ms}", b.Max)
+	case w.By.IsZero() && c.onlyKey(b.Match.Event):
+		c.problem("window", "is one for each key, and match.event of %s asks for the key: each request would be for a single one; say by window.by what may share a request", at)
+	}
+}
+
+// onlyKey reports whether an expression is all of the key that orders events.
+func (c *checker) onlyKey(e functions.Expr) bool {
+	p, bare := e.Path()
+	fields := c.cfg.PartitionBy.Fields
+	return bare && c.cfg.PartitionBy.set && len(fields) == 1 && fields[0].Path.String() == p.String()
 }
 
 // stream finds what only the whole can tell. Nothing is left for it while the rules above are complete;

@@ -35,20 +35,50 @@ type progress struct {
 	mark  uint64        // number of the last good answer when the latest try had ended
 	lost  int           // tries that were no attempts, since the connection was lost while the answer waited for room
 	claim claim         // what it has of the host's gate
+
+	// With bulk, where events are asked for together.
+	together uint64 // names those that are; 0: none yet
+	before   int    // attempts that do not count any more
+	owed     bool   // the next try is one that the stream does not count
 }
 
-// call is one call of Process: a few tries at most. It belongs to one goroutine.
+// tries are those of the events that a call is for. They are always the same for all of them.
+type tries []*event.Attempts
+
+func (t tries) Number() int { return t[0].Number() }
+
+func (t tries) Add(n int) {
+	for _, one := range t {
+		one.Add(n)
+	}
+}
+
+func (t tries) SetStatus(status int) {
+	for _, one := range t {
+		one.SetStatus(status)
+	}
+}
+
+func (t tries) SetSlot(v any) {
+	for _, one := range t {
+		one.SetSlot(v)
+	}
+}
+
+// call is one call of Process, or one request of a batch: a few tries at most. It belongs to one goroutine.
 type call struct {
 	f      *Func
 	parent context.Context
-	ev     *event.Event
+	ev     *event.Event   // whose variables expressions see; with bulk no event of its own, until each gets its item
+	evs    []*event.Event // that it is for
 	req    *request
-	tries  *event.Attempts
+	tries  tries
 	kept   progress
-	pass   pass   // of the running or last try
-	open   bool   // it is not given back yet
-	under  under  // what is told to the host
-	said   result // what the last try said of the host
+	pass   pass           // of the running or last try
+	open   bool           // it is not given back yet
+	under  under          // what is told to the host
+	said   result         // what the last try said of the host
+	known  map[*Rule]bool // with bulk: the conditions about the answer that were evaluated
 
 	ctx      context.Context // parent, and what is left of total_timeout
 	made     int             // tries in this call
@@ -60,6 +90,7 @@ type call struct {
 	sent     bool            // it got one, so the server may have seen the request
 	got      outcome         // of the last try
 	secrets  []string        // that were shown to the host
+	unwell   bool            // it called for another
 	next     verdict
 
 	room         int64         // that it has for answers
@@ -75,8 +106,8 @@ type verdict struct {
 }
 
 func newCall(ctx context.Context, f *Func, ev *event.Event, req *request) *call {
-	c := &call{f: f, parent: ctx, ev: ev, req: req, tries: event.Attempt(ctx, ev)}
-	c.kept, _ = c.tries.Slot().(progress) // the zero progress at first
+	c := &call{f: f, parent: ctx, ev: ev, evs: []*event.Event{ev}, req: req, tries: tries{event.Attempt(ctx, ev)}}
+	c.kept, _ = c.tries[0].Slot().(progress) // the zero progress at first
 	return c
 }
 
@@ -142,9 +173,10 @@ func (c *call) run() (verb, error) {
 
 // begin starts a try.
 func (c *call) begin() {
-	if c.made++; c.made > 1 && !c.free {
+	if c.made++; (c.made > 1 || c.kept.owed) && !c.free {
 		c.tries.Add(1) // the stream counts the first
 	}
+	c.kept.owed = false
 	c.began = time.Now()
 	if c.kept.first.IsZero() {
 		c.kept.first = c.began
@@ -181,12 +213,16 @@ func (c *call) judge(resp *http.Response, err error) {
 	a := c.receive(resp, err)
 	c.took = time.Since(c.began) - c.waited()
 	c.f.meters.request(a.status, c.took)
+	if c.f.o.Bulk != nil {
+		c.f.meters.askedFor(len(c.evs))
+	}
 	c.got = outcome{answer: a, class: gotCut}
 	if c.parent.Err() == nil || a.err == nil {
 		c.kept.spent += c.took
 		c.got = c.classify(a)
 	}
 	d := c.decide(&c.got)
+	c.unwell = d.unwell
 	c.report(&c.got, &d)
 	if c.got.class == gotCut {
 		c.next.err = c.parent.Err()
@@ -270,13 +306,13 @@ func (c *call) retry(err error, reason string, after time.Duration) {
 		return
 	}
 	n := c.tries.Number()
-	if limit := c.f.o.Retry.Attempts; limit > 0 && n >= limit {
+	if limit := c.f.o.Retry.Attempts; limit > 0 && n-c.kept.before >= limit {
 		if !c.doubted(err) {
 			c.next.err = err
 		}
 		return
 	}
-	wait := max(after, backoff(time.Duration(c.f.o.Retry.Initial), time.Duration(c.f.o.Retry.Max), n))
+	wait := max(after, backoff(time.Duration(c.f.o.Retry.Initial), time.Duration(c.f.o.Retry.Max), n-c.kept.before))
 	if c.f.total > 0 && c.kept.spent+wait >= c.f.total {
 		if c.doubted(err) {
 			return

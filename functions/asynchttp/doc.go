@@ -20,6 +20,10 @@
 //	act        another try soon (inside), Retry or Hold, an error event
 //	take       into: the answer becomes part of the event
 //
+// With bulk a call is for a batch. It finds out who is asked for together (groups), and makes the same steps for
+// each request, up to decide: what comes of the request is the fate of all its events. Where its answer is good, each
+// event gets its item and has a decision of its own (hand). A request that failed may be asked in halves (bisect).
+//
 // Three rules are easy to break. A try counts as soon as it is sent, except one that is answered by a
 // Retry-After that holds the whole host, and one of retry_recent; event.Attempts carries the number.
 // total_timeout counts tries and the waits between them, but neither holds nor the time an event queues for a

@@ -38,6 +38,8 @@ type metrics struct {
 	retries     *prometheus.CounterVec
 	connections *prometheus.CounterVec
 	gates       *gateMetrics
+	bulk        *prometheus.HistogramVec
+	bisected    *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -59,6 +61,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "enricher_http_connections_total",
 			Help: "Connections that HTTP attempts got, by whether they had been used before.",
 		}, []string{"function", "reused"})),
+		bulk: register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "enricher_http_bulk_events",
+			Help:    "Events that one attempt asked for together, of functions with bulk.",
+			Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000},
+		}, []string{"function"})),
+		bisected: register(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "enricher_http_bulk_bisected_total",
+			Help: "Requests for several events that failed as a whole and were asked in halves, of functions with bulk.",
+		}, []string{"function"})),
 	}
 }
 
@@ -86,6 +97,8 @@ type meters struct {
 	retries   map[string]prometheus.Counter
 	fresh     prometheus.Counter
 	reused    prometheus.Counter
+	bulk      prometheus.Observer // nil without bulk
+	bisected  prometheus.Counter
 }
 
 func (m *metrics) of(function string) *meters {
@@ -117,6 +130,13 @@ func (s *meters) request(status int, took time.Duration) {
 	}
 	o.Observe(took.Seconds())
 }
+
+// withBulk adds the series of a function with bulk.
+func (s *meters) withBulk(m *metrics, function string) {
+	s.bulk, s.bisected = m.bulk.WithLabelValues(function), m.bisected.WithLabelValues(function)
+}
+
+func (s *meters) askedFor(events int) { s.bulk.Observe(float64(events)) }
 
 func (s *meters) retry(reason string) { s.retries[reason].Inc() }
 

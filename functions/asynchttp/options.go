@@ -13,7 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/functions"
 	"github.com/a0c75104/enricher/secrets"
 )
@@ -43,6 +42,7 @@ type Options struct {
 	RateLimit    *RateLimitOptions             `yaml:"rate_limit" doc:"bounds how many calls are sent; left out: it does not"`
 	Adaptive     bool                          `yaml:"adaptive" doc:"finds by itself, from latency and failures, how many calls may run at once, workers at most" default:"false"`
 	Errors       []Rule                        `yaml:"errors" doc:"what is done about what came, the first that matches; what none matches: the default"`
+	Bulk         *BulkOptions                  `yaml:"bulk" doc:"one request for the events of a batch: url, query, form, headers and body see the array of them; select and into take each event's item of the answer; needs a window"`
 	RetryRecent  *RecentOptions                `yaml:"retry_recent" doc:"asks again, without an attempt, while the event is so young that what it asks for may not be there yet; comes before errors"`
 }
 
@@ -171,6 +171,7 @@ func (o Options) Validate() error {
 	}
 	o.checkGate(wrong)
 	o.checkOutcomes(wrong)
+	o.checkBulk(wrong)
 	return errors.Join(errs...)
 }
 
@@ -228,8 +229,17 @@ func checkHeaderName(name string) error {
 
 // Spec describes the function for the registry.
 func Spec() functions.Spec {
-	return functions.New("http", "calls an HTTP API and puts its answer into the event",
-		func(env functions.Env, o Options) (event.Func, error) { return New(env, o) })
+	return functions.NewBuilt("http", "calls an HTTP API and puts its answer into the event",
+		func(env functions.Env, o Options) (functions.Built, error) {
+			f, err := New(env, o)
+			switch {
+			case err != nil:
+				return functions.Built{}, err
+			case o.Bulk != nil:
+				return functions.Built{Batch: &Bulk{f: f}}, nil
+			}
+			return functions.Built{Func: f}, nil
+		})
 }
 
 // New makes the function. It shares the connections and holds of env.HTTP where that comes from a
@@ -244,6 +254,9 @@ func New(env functions.Env, o Options) (*Func, error) {
 		timeout: time.Duration(o.Timeout), total: time.Duration(o.TotalTimeout), repeatable: o.repeatable(),
 	}
 	f.gates = newGates(o, env.Workers, p.metrics.gates.of(env.Name), time.Now())
+	if o.Bulk != nil {
+		f.meters.withBulk(p.metrics, env.Name)
+	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}

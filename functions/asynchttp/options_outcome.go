@@ -16,6 +16,7 @@ import (
 type Rule struct {
 	On   []Case               `yaml:"on" doc:"what came: statuses (404, 5xx, 200-299) of whole answers, timeout, connection, empty, no_match (select finds nothing), too_large, not_json; one or a list; left out: any answer that can be read"`
 	When functions.AnswerExpr `yaml:"when" doc:"jq on the answer, which must be truthy; one that fails is not; $status and $response_headers are at hand, as in select and into"`
+	Item functions.AnswerExpr `yaml:"item" doc:"with bulk: jq on the event's item, which must be truthy; an event without an item does not match"`
 	Do   string               `yaml:"do" doc:"another attempt, an error event, neither error nor output, or the event as it came" enum:"retry|error|drop|pass" required:"true"`
 	Type string               `yaml:"type" doc:"type of the error event: of error, and of retry once attempts are used up; left out: the default of what came"`
 }
@@ -158,7 +159,7 @@ func (o *Options) checkOutcomes(wrong finding) {
 func (o *Options) checkCases(cases []Case, at string, wrong finding) {
 	for k, s := range cases {
 		place := fmt.Sprintf("%s[%d]", at, k)
-		if s.from == 0 && s.class == gotNoMatch && o.Select.IsZero() {
+		if s.from == 0 && s.class == gotNoMatch && o.Select.IsZero() && o.Bulk == nil {
 			wrong(place, "no_match never comes without a select: say what to look for, or name another outcome")
 		}
 		if coversOne(cases[:k], s) {
@@ -171,10 +172,11 @@ var typeName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 // checkRule finds contradictions within a rule.
 func (o *Options) checkRule(r *Rule, at string, wrong finding) {
-	if len(r.On) == 0 && r.When.IsZero() {
+	if len(r.On) == 0 && r.When.IsZero() && r.Item.IsZero() {
 		wrong(at, "say what came, by on, when, or both")
 		return
 	}
+	o.checkItem(r, at, wrong)
 	if !r.When.IsZero() {
 		if err := r.When.CheckCondition(); err != nil {
 			wrong(at+".when", "%w", err)
@@ -216,7 +218,7 @@ func (o *Options) checkRetry(r *Rule, at string, wrong finding) {
 	if !o.repeatable() && !slices.ContainsFunc(r.On, Case.maybeUnsent) {
 		wrong(at+".do", "%s is sent again only where it cannot have been carried out, which what came does not say: write idempotent: true if it may be repeated", o.Method)
 	}
-	if !r.When.IsZero() {
+	if !r.When.IsZero() || !r.Item.IsZero() {
 		return
 	}
 	for k, s := range r.On {
@@ -240,12 +242,15 @@ func shadowing(before []Rule, later *Rule) []string {
 	left := later.On
 	if len(left) == 0 {
 		left = []Case{{from: leastStatus, to: mostStatus}}
+		if !later.Item.IsZero() {
+			left[0].to = 299 // others bring no items
+		}
 	}
 	var by []string
 	var taken []Case
 	for i := range before {
 		r := &before[i]
-		if !r.When.IsZero() && (later.When.IsZero() || r.When.Normal() != later.When.Normal()) {
+		if !takesAll(r.When, later.When) || !takesAll(r.Item, later.Item) {
 			continue
 		}
 		name := fmt.Sprintf("errors[%d]", i)
@@ -277,6 +282,11 @@ func (s Case) meets(o Case) bool {
 		return s.class <= gotNoMatch && good(o)
 	}
 	return o.class <= gotNoMatch && good(s)
+}
+
+// takesAll reports whether a condition is met wherever another is: it is none, or the same.
+func takesAll(first, later functions.AnswerExpr) bool {
+	return first.IsZero() || !later.IsZero() && first.Normal() == later.Normal()
 }
 
 // repeatable reports whether a request may be carried out more than once. A method that changes nothing by

@@ -42,7 +42,9 @@ type outcome struct {
 	kind  event.Type // of the error event, where no rule says another
 	fault error      // what the error event says; nil: the answer is good
 	json  []byte     // the answer as JSON text; nil: it could not be read
-	part  []byte     // what select picked of json
+	part  []byte     // what select picked of json, or of item; of a request for many, the list of items
+	each  bool       // of one event of many, whose request has a good answer
+	item  []byte     // its item; nil: the answer has none
 	// final says that no further try may help; unsent that the server cannot have carried the request out.
 	final, unsent bool
 }
@@ -134,8 +136,14 @@ func quoting(err error, excerpt string) error {
 	return fmt.Errorf("%w: %q", err, excerpt)
 }
 
-// shown is the beginning of a good answer, for messages.
-func (o *outcome) shown() string { return excerpt(o.json) }
+// shown is the beginning of a good answer, or of an event's item, for messages.
+func (o *outcome) shown() string {
+	text := o.json
+	if o.item != nil {
+		text = o.item
+	}
+	return excerpt(text)
+}
 
 // parse reads a good answer, and picks what is asked for.
 func (c *call) parse(o *outcome) {
@@ -148,7 +156,17 @@ func (c *call) parse(o *outcome) {
 		}
 		return
 	}
-	o.json, o.part = text, text
+	o.json = text
+	if c.f.o.Bulk != nil {
+		c.findItems(o)
+		return
+	}
+	c.pick(o, text)
+}
+
+// pick selects what is used of an answer, or of an item.
+func (c *call) pick(o *outcome, text []byte) {
+	o.part = text
 	if c.f.o.Select.IsZero() {
 		return
 	}

@@ -15,23 +15,27 @@ func (c *call) tooEarly(o *outcome) bool {
 	return r != nil && o.class < gotUnusable && anyCase(r.cases(), o) && c.youngFor(time.Now()) > 0
 }
 
-// youngFor is how long the event is young yet. Its age is the time since its first try, or more where the
-// event itself says so.
+// youngFor is how long the event is young yet, or the youngest of those that are asked for together. Its age is the
+// time since its first try, or more where the event itself says so.
 func (c *call) youngFor(now time.Time) time.Duration {
-	age := now.Sub(c.kept.first)
-	if at, ok := c.happened(); ok {
-		age = max(age, now.Sub(at))
+	var longest time.Duration
+	for _, ev := range c.evs {
+		age := now.Sub(c.kept.first)
+		if at, ok := c.happened(ev); ok {
+			age = max(age, now.Sub(at))
+		}
+		longest = max(longest, c.f.o.RetryRecent.YoungerThan.Duration()-age)
 	}
-	return c.f.o.RetryRecent.YoungerThan.Duration() - age
+	return longest
 }
 
-// happened is the time that the event says, if it says one.
-func (c *call) happened() (time.Time, bool) {
+// happened is the time that an event says, if it says one.
+func (c *call) happened(ev *event.Event) (time.Time, bool) {
 	e := c.f.o.RetryRecent.Time
 	if e.IsZero() {
 		return time.Time{}, false
 	}
-	raw, err := e.JSON(c.parent, c.ev)
+	raw, err := e.JSON(c.parent, ev)
 	if err != nil || len(raw) == 0 {
 		return time.Time{}, false // the time since the first try will do
 	}

@@ -105,6 +105,9 @@ func (c *call) roomToUse(body []byte) error {
 		text = text / 3 * 4
 		n = text
 	}
+	if c.f.o.Bulk != nil {
+		n += 2 * text // the list of items, and each of them
+	}
 	if c.f.parses() {
 		if c.f.o.As == "json" {
 			text = jq.DecodedSize(body)
@@ -133,7 +136,7 @@ func (f *Func) parses() bool {
 		_, bare := e.Path()
 		return !bare
 	}
-	if more(f.o.Select) {
+	if b := f.o.Bulk; more(f.o.Select) || b != nil && (more(b.Items) || more(b.Match.Item)) {
 		return true
 	}
 	for _, t := range f.o.Into.Targets {
@@ -142,7 +145,7 @@ func (f *Func) parses() bool {
 		}
 	}
 	for i := range f.o.Errors {
-		if more(f.o.Errors[i].When) {
+		if more(f.o.Errors[i].When) || more(f.o.Errors[i].Item) {
 			return true
 		}
 	}

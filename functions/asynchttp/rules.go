@@ -3,8 +3,10 @@ package asynchttp
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/a0c75104/enricher/event"
+	"github.com/a0c75104/enricher/functions"
 )
 
 // verb is what is done after a try.
@@ -88,10 +90,10 @@ func (c *call) rule(o *outcome) int {
 	}
 	for i := range c.f.o.Errors {
 		r := &c.f.o.Errors[i]
-		if len(r.On) == 0 && o.json == nil || len(r.On) > 0 && !anyCase(r.On, o) {
+		if len(r.On) == 0 && o.json == nil || len(r.On) > 0 && !anyCase(r.On, o) || o.each && r.settled() {
 			continue
 		}
-		if r.When.IsZero() || c.when(r, o) {
+		if (r.When.IsZero() || c.when(r, o)) && (r.Item.IsZero() || c.whenItem(r, o)) {
 			return i
 		}
 	}
@@ -104,8 +106,27 @@ func (c *call) when(r *Rule, o *outcome) bool {
 	if o.json == nil {
 		return false
 	}
-	v, err := r.When.OnAnswer(c.parent, o.json, c.ev, o.variable)
+	yes, known := c.known[r]
+	if !known {
+		yes = c.holds(r.When, o.json, o)
+	}
+	if !known && o.each {
+		c.known[r] = yes
+	}
+	return yes
+}
+
+// whenItem evaluates the condition of a rule about an event's item.
+func (c *call) whenItem(r *Rule, o *outcome) bool { return o.item != nil && c.holds(r.Item, o.item, o) }
+
+func (c *call) holds(e functions.AnswerExpr, text []byte, o *outcome) bool {
+	v, err := e.OnAnswer(c.parent, text, c.ev, o.variable)
 	return err == nil && v != nil && string(v) != "false"
+}
+
+// settled reports whether the rule says no more of a single event than it has said of the request for many.
+func (r *Rule) settled() bool {
+	return r.Item.IsZero() && !slices.ContainsFunc(r.On, func(s Case) bool { return s.from == 0 && s.class == gotNoMatch })
 }
 
 // looksInto reports whether a rule may look into answers of a status that is not good.
