@@ -48,7 +48,7 @@ func (c *call) admit() error {
 	}
 	c.tries.SetSlot(c.kept)
 	err := c.fail(waits[a.why].kind, waits[a.why].err)
-	if a.why == whyShut {
+	if c.shut = a.why == whyShut; c.shut {
 		return err
 	}
 	return event.Hold(err, a.until)
@@ -119,9 +119,14 @@ func (o *outcome) slow() bool {
 // release gives back what was let go and not tried.
 func (c *call) release() { c.giveBack(resultNone) }
 
+// failedProbe reports whether the last try was one of a host with an open breaker, whose events wait, and failed.
+func (c *call) failedProbe() bool {
+	return c.pass.probe && c.said == resultFailed && c.f.o.Breaker.WhileOpen != "error"
+}
+
 // probed has an event wait whose try of a host with an open breaker failed: that is no attempt.
 func (c *call) probed(err error) bool {
-	if !c.pass.probe || c.said != resultFailed || c.f.o.Breaker.WhileOpen == "error" {
+	if !c.failedProbe() {
 		return false
 	}
 	c.kept.spent -= c.took

@@ -1,9 +1,11 @@
 package asynchttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -140,6 +142,8 @@ func (w *batch) groups() []*group {
 		places[n][key] = place{g, len(g.entries)}
 		g.entries = append(g.entries, entry{key: key, at: []int{i}})
 	}
+	// They come back together: where the first were always the one that tries a host, the others would never be heard.
+	slices.SortStableFunc(out, func(x, y *group) int { return cmp.Compare(x.kept.behind, y.kept.behind) })
 	return out
 }
 
@@ -230,7 +234,12 @@ func (w *batch) ask(g *group) []*group {
 	c.evs, c.tries, c.kept, c.known = all, triesOf(w.ctx, all), g.kept, map[*Rule]bool{}
 	do, err := c.run()
 	defer c.letGo(0)
+	if c.failedProbe() {
+		c.kept.behind = w.b.last.Add(1)
+	}
 	switch {
+	case err != nil && c.failedProbe() && w.toBisect(g, c):
+		w.bisectLater(g, c, err)
 	case err != nil && asksAgain(err):
 		w.again(g, c.kept, err)
 	case err != nil && w.toBisect(g, c):
@@ -296,7 +305,7 @@ func (w *batch) again(g *group, kept progress, err error) {
 // toBisect reports whether one event of several may be to blame for the failure of their request, and there is time
 // to find out.
 func (w *batch) toBisect(g *group, c *call) bool {
-	return len(g.entries) > 1 && c.made > 0 && !c.got.final && anyCase(w.f.o.Bulk.cases(), &c.got) &&
+	return len(g.entries) > 1 && c.made > 0 && !c.shut && !c.got.final && anyCase(w.f.o.Bulk.cases(), &c.got) &&
 		(w.f.total == 0 || c.kept.spent < w.f.total)
 }
 
@@ -311,6 +320,18 @@ func (w *batch) bisect(g *group, c *call) []*group {
 		kept.before = c.tries.Number()
 	}
 	return w.halves(g, kept)
+}
+
+// bisectLater has a group asked for in halves as err says, since its request was a try of a host with an open breaker and
+// failed. That is no attempt, so attempts are never used up: where each request has an event that breaks the server, none
+// would ever be answered. In an outage it costs one request more for each such try.
+func (w *batch) bisectLater(g *group, c *call, err error) {
+	w.f.meters.bisected.Inc()
+	halves := w.halves(g, c.kept)
+	halves[1].kept.claim.retry = false // the share of retries allows them what it allows the whole
+	for _, h := range halves {
+		w.again(h, h.kept, err)
+	}
 }
 
 // halves cuts a group in two.

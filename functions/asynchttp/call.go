@@ -38,6 +38,7 @@ type progress struct {
 
 	// With bulk, where events are asked for together.
 	together uint64 // names those that are; 0: none yet
+	behind   uint64 // orders those whose try of a host with an open breaker failed, behind the others of their batch
 	before   int    // attempts that do not count any more
 	owed     bool   // the next try is one that the stream does not count
 }
@@ -76,6 +77,7 @@ type call struct {
 	kept   progress
 	pass   pass           // of the running or last try
 	open   bool           // it is not given back yet
+	shut   bool           // none was given: the breaker is open and has nothing wait
 	under  under          // what is told to the host
 	said   result         // what the last try said of the host
 	known  map[*Rule]bool // with bulk: the conditions about the answer that were evaluated
@@ -117,7 +119,7 @@ func (c *call) readmit() error {
 	if err == nil {
 		return nil
 	}
-	if !c.free {
+	if !c.free && !c.shut { // no try follows where the breaker does not have it wait
 		c.tries.Add(1)
 	}
 	c.next = verdict{err: err}
