@@ -161,7 +161,6 @@ func TestWhatKeepsARequestWaitingKeepsAllItsEventsTogetherAndIsNoAttempt(t *test
 			}
 			return nil, nil
 		}, 15},
-		{"adaptive", "adaptive: true", func(int) (*http.Response, error) { return nil, nil }, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,10 +169,12 @@ func TestWhatKeepsARequestWaitingKeepsAllItsEventsTogetherAndIsNoAttempt(t *test
 				d.fails = func(n int, _ []string) (*http.Response, error) { return tc.before(n) }
 				reg := prometheus.NewRegistry()
 				f := timed{until(buildBulk(t, d.client(), users+tc.options+"\n", reg), time.Hour), t, 2 * time.Second}
-				driveBatch(t, f, `{"id":1}`)
+				if tc.name == "rate_limit" { // uses up the burst
+					driveBatch(t, f, `{"id":1}`)
+				}
 				for i, e := range driveBatch(t, f, events...) {
-					if !strings.Contains(e.value, fmt.Sprintf(`"user":"u%d"`, i+1)) {
-						t.Errorf("event %d: got %s, %v", i, e.value, e.err)
+					if !strings.Contains(e.value, fmt.Sprintf(`"user":"u%d"`, i+1)) || e.attempts != tc.attempts || e.holds == 0 {
+						t.Errorf("event %d: got %s, %v after %d attempts and %d holds; want it after %d and some", i, e.value, e.err, e.attempts, e.holds, tc.attempts)
 					}
 				}
 				for _, ids := range d.requests() {
@@ -185,6 +186,37 @@ func TestWhatKeepsARequestWaitingKeepsAllItsEventsTogetherAndIsNoAttempt(t *test
 			})
 		})
 	}
+}
+
+func TestASilentHostHoldsARequestOfManyWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names, _ := named(9)
+		d := &directory{names: names}
+		reg := prometheus.NewRegistry()
+		text := strings.Replace(users, "http://api/users?", `http://\(.[0].h)/users?`, 1) + "allow_hosts: [silent.org, other.org]\n"
+		f := buildBulk(t, cannedClient(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "silent.org" {
+				time.Sleep(2 * time.Second)
+			}
+			return d.answer(r)
+		}), text, reg)
+		driveBatch(t, f, `{"id":9,"h":"other.org"}`)
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() { driveBatch(t, f, fmt.Sprintf(`{"id":%d,"h":"silent.org"}`, i+1)) })
+		}
+		time.Sleep(100 * time.Millisecond)
+		for _, e := range driveBatch(t, f, `{"id":4,"h":"silent.org"}`, `{"id":5,"h":"silent.org"}`) {
+			if e.err != nil || e.holds == 0 || e.attempts != 1 {
+				t.Errorf("got %s, %v after %d holds and %d attempts; want it held, in one attempt", e.value, e.err, e.holds, e.attempts)
+			}
+		}
+		wg.Wait()
+		if asked := d.requests(); strings.Join(asked[len(asked)-1], ",") != "4,5" {
+			t.Errorf("asked for %q, want both that were held together", asked)
+		}
+		wantAllGivenBack(t, reg)
+	})
 }
 
 func TestAnOpenBreakerThatIsNotToWaitGivesEachEventItsErrorEvent(t *testing.T) {
