@@ -43,8 +43,9 @@ func TestWhatIsFetchedAheadOfASlowStreamStaysWithinItsBound(t *testing.T) {
 			wait(10 * time.Second)
 			most = max(most, came.Load()-delivered)
 		}
-		// An answer may end with a record that it is the first to hold.
-		if bound := r.src.BufferBytes() + 4*size; most > bound || most < bound/8 {
+		// An answer may end with a record that it is the first to hold. How much is left of one depends on where the
+		// polls happen to end in it, and is a record at least.
+		if bound := r.src.BufferBytes() + 4*size; most > bound || most < size {
 			t.Errorf("%d bytes came and were not asked for, want some and at most %d", most, bound)
 		}
 	}, kfake.SeedTopics(partitions, "large"))
