@@ -16,7 +16,16 @@ import (
 // Bulk asks an API for many events with one request, and puts each event's item of the answer into it.
 type Bulk struct {
 	f    *Func
+	of   jq.Elements   // what the request says of each event
 	last atomic.Uint64 // the last name of events that are asked for together
+}
+
+func newBulk(f *Func) *Bulk {
+	b := &Bulk{f: f}
+	for _, e := range f.o.requestParts() {
+		b.of = b.of.And(e.Elements())
+	}
+	return b
 }
 
 var (
@@ -27,11 +36,11 @@ var (
 // ReadOnly implements event.ReadOnly.
 func (b *Bulk) ReadOnly() {}
 
-// Paths returns the plain paths of an event's value that the function reads or sets. Those of the request are of the
-// array of events.
+// Paths returns the plain paths of an event's value that the function reads or sets, with those that its request says
+// something of.
 func (b *Bulk) Paths() []event.Path {
 	o := &b.f.o
-	paths := o.Bulk.Match.Event.Paths()
+	paths := slices.Concat(o.Bulk.Match.Event.Paths(), b.of.Paths())
 	if r := o.RetryRecent; r != nil && !r.Time.IsZero() {
 		paths = append(paths, r.Time.Paths()...)
 	}
@@ -161,7 +170,7 @@ func (w *batch) keyOf(ev *event.Event) (key, host string, err error) {
 		return "", "", event.Rejectf(event.MissingField, "the key %q is missing, null or empty", e.String())
 	}
 	if _, fixed := w.f.o.URL.HostIsFixed(); !fixed {
-		host, err = w.f.o.URL.Host(w.ctx, arrayOf([]*event.Event{ev}))
+		host, err = w.f.o.URL.Host(w.ctx, w.b.arrayOf([]*event.Event{ev}))
 	}
 	return key, host, err
 }
@@ -178,18 +187,14 @@ func keyText(raw []byte) (string, error) {
 	return string(text), err
 }
 
-// arrayOf is an event that has the values of others as an array.
-func arrayOf(evs []*event.Event) *event.Event {
-	size := 2
-	for _, ev := range evs {
-		size += len(ev.Value()) + 1
-	}
-	value := append(make([]byte, 0, size), '[')
+// arrayOf is an event that has what the request says of others as an array.
+func (b *Bulk) arrayOf(evs []*event.Event) *event.Event {
+	value := []byte{'['}
 	for i, ev := range evs {
 		if i > 0 {
 			value = append(value, ',')
 		}
-		value = append(value, ev.Value()...)
+		value = b.of.Append(value, ev)
 	}
 	return event.New(event.Position{}, nil, append(value, ']'), nil, time.Time{})
 }
@@ -207,15 +212,16 @@ func (w *batch) events(g *group) (first, all []*event.Event) {
 
 // request makes the request for a group. The array of events takes room, while expressions look at it.
 func (w *batch) request(evs []*event.Event) (*request, error) {
-	size := int64(0)
+	size, part := int64(0), []byte(nil)
 	for _, ev := range evs {
-		size += int64(len(ev.Value())) + jq.DecodedSize(ev.Value())
+		part = w.b.of.Append(part[:0], ev)
+		size += int64(len(part)) + jq.DecodedSize(part)
 	}
 	if err := event.Reserve(w.ctx, size); err != nil {
 		return nil, err
 	}
 	defer event.Release(w.ctx, size)
-	return w.f.build(w.ctx, arrayOf(evs))
+	return w.f.build(w.ctx, w.b.arrayOf(evs))
 }
 
 // ask makes the request for a group. It returns groups that are to be asked for in its place.

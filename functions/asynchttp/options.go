@@ -236,7 +236,7 @@ func Spec() functions.Spec {
 			case err != nil:
 				return functions.Built{}, err
 			case o.Bulk != nil:
-				return functions.Built{Batch: &Bulk{f: f}}, nil
+				return functions.Built{Batch: newBulk(f)}, nil
 			}
 			return functions.Built{Func: f}, nil
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/functions/jq"
 )
 
 // BulkOptions say how one request asks for the events of a batch.
@@ -51,6 +52,7 @@ type ofRequest interface {
 	Paths() []event.Path
 	Variables() []string
 	ReadsValue() bool
+	Elements() jq.Elements
 }
 
 // requestParts are the expressions that a request is made of, by their option.

@@ -22,7 +22,8 @@ type Expr struct {
 	reads bool
 	vars  []string // of the event, without the dollar sign
 
-	hidden hidden
+	elements Elements
+	hidden   hidden
 }
 
 // Compile compiles an expression. The error is a *SyntaxError. Functions that reach out of the event
@@ -55,6 +56,7 @@ func compile(src string, q *gojq.Query, more ...string) (*Expr, error) {
 	}
 	e.short = n
 	e.paths, e.reads = c.paths, c.reads
+	e.elements = elementsOf(q)
 	for _, name := range names(q) {
 		if strings.HasPrefix(name, "$") && known(name[1:], nil) {
 			e.vars = append(e.vars, name[1:])
