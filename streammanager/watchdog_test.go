@@ -189,7 +189,7 @@ func TestACommitThatFailedForAPartitionThatIsGoneIsNoStallWhileACallRuns(t *test
 		h.src.add(0, "k", "slow")
 		h.src.refuse(streammanager.ErrAssignmentLost)
 		h.src.add(1, "k1", "c")
-		time.Sleep(5 * time.Second)
+		time.Sleep(5500 * time.Millisecond) // between two commits
 		h.src.lose(tp{"in", 1})
 		h.src.refuse(nil)
 		for range 7 {
