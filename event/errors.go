@@ -76,6 +76,7 @@ func Retry(err error, after time.Duration) error { return &RetryError{After: aft
 type HoldError struct {
 	Until time.Time
 	Err   error
+	Bell  *Bell // ends the wait before; nil: nothing does
 }
 
 func (e *HoldError) Error() string {

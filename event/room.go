@@ -33,6 +33,12 @@ func Reserve(ctx context.Context, n int64) error {
 	return s.room.Wait(ctx, n)
 }
 
+// ReserveNow is Reserve where that need not wait. It reports whether it has reserved the room.
+func ReserveNow(ctx context.Context, n int64) bool {
+	s := shareOf(ctx)
+	return s == nil || n <= 0 || s.room.Take(n)
+}
+
 // Release gives back n bytes that were reserved, before the function returns.
 func Release(ctx context.Context, n int64) {
 	if s := shareOf(ctx); s != nil && n > 0 {

@@ -31,6 +31,7 @@ type WorstCase struct {
 	Source    int64 // fetched and not yet read
 	Sink      int64 // buffered by the client
 	ErrorSink int64 // buffered by the client
+	Caches    int64 // answers that http functions keep
 
 	// One answer of Answer bytes may stand over the limit, with what is made of it. Answer is the largest
 	// max_response, 0 where nothing is called.
@@ -38,12 +39,16 @@ type WorstCase struct {
 }
 
 // Total returns the sum of the limit and the buffers.
-func (w WorstCase) Total() int64 { return w.InFlight + w.Source + w.Sink + w.ErrorSink }
+func (w WorstCase) Total() int64 { return w.InFlight + w.Source + w.Sink + w.ErrorSink + w.Caches }
 
 func (w WorstCase) String() string {
 	s := func(n int64) string { return functions.Size(n).String() }
-	text := fmt.Sprintf("%.1f MiB: %s in flight, %s fetched, %s in the sink, %s in the error sink; one event larger than the limit is admitted alone",
+	text := fmt.Sprintf("%.1f MiB: %s in flight, %s fetched, %s in the sink, %s in the error sink",
 		float64(w.Total())/(1<<20), s(w.InFlight), s(w.Source), s(w.Sink), s(w.ErrorSink))
+	if w.Caches > 0 {
+		text += fmt.Sprintf(", %s in caches", s(w.Caches))
+	}
+	text += "; one event larger than the limit is admitted alone"
 	if w.Answer > 0 {
 		text += fmt.Sprintf("; one answer of up to %s (max_response) may stand over it, with what is made of it", s(w.Answer))
 	}
@@ -56,6 +61,9 @@ func (p *Pipeline) WorstCaseBytes() (WorstCase, error) {
 	for _, it := range p.cfg.Process {
 		if o, ok := it.options.(*asynchttp.Options); ok {
 			w.Answer = max(w.Answer, o.MaxResponse.Bytes())
+			if o.Cache != nil {
+				w.Caches += o.Cache.MaxBytes.Bytes()
+			}
 		}
 	}
 	if p.unset {

@@ -8,7 +8,7 @@ import (
 	"github.com/a0c75104/enricher/window"
 )
 
-// completion is what workers, emitter and committer send back: exactly one field group is set.
+// completion is what workers, emitter, committer and bells send back: exactly one field group is set.
 type completion struct {
 	call  *call
 	acked *unit
@@ -17,6 +17,7 @@ type completion struct {
 	checked bool
 	written int // records of acked that a sink has
 	commit  *committed
+	rung    *timer // whose wait is over before its time
 }
 
 // loop owns lanes, windows, trackers and limits. Its methods run on one goroutine and never block: no
@@ -257,6 +258,8 @@ func (l *loop) complete(c *completion) {
 		l.returned(c.call)
 	case c.acked != nil:
 		l.acked(c.acked, c)
+	case c.rung != nil:
+		l.timers.wake(c.rung, l.now)
 	case c.commit != nil && c.commit.transaction:
 		l.transactionEnded(c.commit)
 	case c.commit != nil:

@@ -42,10 +42,22 @@ func (l *loop) returned(c *call) {
 		}
 	}
 	if len(waiting) > 0 {
-		l.timers.add(&timer{at: latest, flows: waiting})
+		t := &timer{at: latest, flows: waiting}
+		l.timers.add(t)
+		l.listen(t, c)
 	}
 	l.returnRoom(c)
 	l.settleBatch(b)
+}
+
+// listen has a wait end when its bell rings. Events that were called together wait for the latest of their waits.
+func (l *loop) listen(t *timer, c *call) {
+	if len(c.results) > 1 {
+		return
+	}
+	if hold, ok := errors.AsType[*event.HoldError](c.results[0].err); ok && hold.Bell != nil {
+		hold.Bell.Listen(func() { l.s.completions.send(completion{rung: t}) })
+	}
 }
 
 // apply takes the result of one flow. It reports when the flow is to be tried again, if it is.

@@ -36,6 +36,14 @@ func (t *timers) remove(e *timer) {
 	}
 }
 
+// wake has a timer due now, unless it is over.
+func (t *timers) wake(e *timer, now time.Time) {
+	if e.index >= 0 && e.index < len(*t) && (*t)[e.index] == e && e.at.After(now) {
+		e.at = now
+		heap.Fix(t, e.index)
+	}
+}
+
 // due takes the first timer whose time has come.
 func (t *timers) due(now time.Time) *timer {
 	if len(*t) == 0 || (*t)[0].at.After(now) {

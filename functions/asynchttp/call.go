@@ -35,6 +35,7 @@ type progress struct {
 	mark  uint64        // number of the last good answer when the latest try had ended
 	lost  int           // tries that were no attempts, since the connection was lost while the answer waited for room
 	claim claim         // what it has of the host's gate
+	look  look          // with cache: what it knows of other requests for the same
 
 	// With bulk, where events are asked for together.
 	together uint64 // names those that are; 0: none yet
@@ -94,6 +95,8 @@ type call struct {
 	secrets  []string        // that were shown to the host
 	unwell   bool            // it called for another
 	next     verdict
+	did      verb     // what was decided about the last try
+	key      cacheKey // with cache: what is asked for
 
 	room         int64         // that it has for answers
 	waitedBefore time.Duration // for room, before the running try
@@ -226,6 +229,7 @@ func (c *call) judge(resp *http.Response, err error) {
 	d := c.decide(&c.got)
 	c.unwell = d.unwell
 	c.report(&c.got, &d)
+	c.did = d.do
 	if c.got.class == gotCut {
 		c.next.err = c.parent.Err()
 		return

@@ -95,7 +95,7 @@ func (fl *flood) one(ctx context.Context, value string, began time.Time, workers
 			tries.Add(1)
 			pause(ctx, retry.After)
 		case errors.As(err, &hold):
-			pause(ctx, time.Until(hold.Until))
+			rest(ctx, hold)
 		default:
 			fl.mu.Lock()
 			defer fl.mu.Unlock()

@@ -3,6 +3,7 @@ package asynchttp
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/a0c75104/enricher/event"
@@ -14,6 +15,7 @@ type Func struct {
 	pool       *pool
 	meters     *meters
 	gates      *gates
+	cache      *cache // nil: none
 	log        *slog.Logger
 	allow      allowList
 	routes     routeTable
@@ -21,6 +23,10 @@ type Func struct {
 	timeout    time.Duration
 	total      time.Duration
 	repeatable bool
+
+	varying     []string    // with cache: headers that may differ from event to event
+	withHeaders bool        // with cache: those of answers are kept
+	unstored    atomic.Bool // it was said that a host forbids to keep its answers
 }
 
 var (
@@ -69,7 +75,11 @@ func (f *Func) Process(ctx context.Context, ev *event.Event) ([]*event.Event, er
 		return nil, err
 	}
 	c := newCall(ctx, f, ev, req)
-	do, err := c.run()
+	ask := c.run
+	if f.cache != nil {
+		ask = c.lookUp
+	}
+	do, err := ask()
 	switch {
 	case err != nil:
 		return nil, err

@@ -46,6 +46,9 @@ func options(t *testing.T, text string) asynchttp.Options {
 			t.Fatalf("reading options %q: %v", y, err)
 		}
 	}
+	if o.Cache != nil && o.Cache.MaxBytes == 0 {
+		o.Cache.MaxBytes = 16 << 20
+	}
 	return o
 }
 
@@ -103,11 +106,18 @@ func (e ended) kind() event.Type {
 
 // drive does what the stream does: it waits where the function asks for it, and counts.
 func drive(ctx context.Context, f event.Func, value string) ended {
+	return driveWith(ctx, f, make(chan struct{}, 1), newEvent(value))
+}
+
+// driveWith takes one of the workers for each call. What an event waits for may ring its bell.
+func driveWith(ctx context.Context, f event.Func, workers chan struct{}, ev *event.Event) ended {
 	tries := event.NewAttempts(time.Now())
 	began := time.Now()
 	var out ended
 	for {
-		got, err := f.Process(ctx, event.WithAttempts(newEvent(value), tries))
+		workers <- struct{}{}
+		got, err := f.Process(ctx, event.WithAttempts(ev.Share(), tries))
+		<-workers
 		var retry *event.RetryError
 		var hold *event.HoldError
 		switch {
@@ -117,7 +127,7 @@ func drive(ctx context.Context, f event.Func, value string) ended {
 			pause(ctx, retry.After)
 		case errors.As(err, &hold):
 			out.holds++
-			pause(ctx, time.Until(hold.Until))
+			rest(ctx, hold)
 		default:
 			out.err, out.attempts, out.took = err, tries.Number(), time.Since(began)
 			out.status = tries.LastStatus()
@@ -137,6 +147,18 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// rest waits as a hold says.
+func rest(ctx context.Context, hold *event.HoldError) {
+	if hold.Bell == nil {
+		pause(ctx, time.Until(hold.Until))
+		return
+	}
+	ctx, wake := context.WithCancel(ctx)
+	hold.Bell.Listen(wake)
+	pause(ctx, time.Until(hold.Until))
+	wake()
 }
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -38,6 +38,7 @@ type metrics struct {
 	retries     *prometheus.CounterVec
 	connections *prometheus.CounterVec
 	gates       *gateMetrics
+	cache       *cacheMetrics
 	bulk        *prometheus.HistogramVec
 	bisected    *prometheus.CounterVec
 }
@@ -45,6 +46,7 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	return &metrics{
 		gates: newGateMetrics(r),
+		cache: newCacheMetrics(r),
 		duration: register(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:                            "enricher_http_request_duration_seconds",
 			Help:                            "Time of one HTTP attempt, by status code; none: no answer came; 5xx and the like: codes not listed by themselves.",

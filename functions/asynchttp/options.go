@@ -43,6 +43,7 @@ type Options struct {
 	Adaptive     bool                          `yaml:"adaptive" doc:"finds by itself, from latency and failures, how many calls may run at once, workers at most" default:"false"`
 	Errors       []Rule                        `yaml:"errors" doc:"what is done about what came, the first that matches; what none matches: the default"`
 	Bulk         *BulkOptions                  `yaml:"bulk" doc:"one request for the events of a batch: url, query, form, headers and body see the array of them; select and into take each event's item of the answer; needs a window"`
+	Cache        *CacheOptions                 `yaml:"cache" doc:"keeps answers, and has events that ask for the same at the same time share one request; left out: each event asks"`
 	RetryRecent  *RecentOptions                `yaml:"retry_recent" doc:"asks again, without an attempt, while the event is so young that what it asks for may not be there yet; comes before errors"`
 }
 
@@ -172,6 +173,7 @@ func (o Options) Validate() error {
 	o.checkGate(wrong)
 	o.checkOutcomes(wrong)
 	o.checkBulk(wrong)
+	o.checkCache(wrong)
 	return errors.Join(errs...)
 }
 
@@ -256,6 +258,10 @@ func New(env functions.Env, o Options) (*Func, error) {
 	f.gates = newGates(o, env.Workers, p.metrics.gates.of(env.Name), time.Now())
 	if o.Bulk != nil {
 		f.meters.withBulk(p.metrics, env.Name)
+	}
+	if o.Cache != nil {
+		f.cache = newCache(o.Cache, p.metrics.cache.of(env.Name))
+		f.varying, f.withHeaders = o.varying(), o.looksAtHeaders()
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)

@@ -19,6 +19,13 @@ const (
 // reserve reserves room for n more bytes that this call holds. It may wait, and the times of the call stand still
 // meanwhile. An error means that nobody waits for the call any more.
 func (c *call) reserve(n int64) error {
+	if event.ReserveNow(c.parent, n) {
+		c.room += n
+		return nil
+	}
+	if c.f.cache != nil { // what it waits for may wait for an event that wants the same answer
+		c.f.cache.parts(c.key, &c.kept.look)
+	}
 	if c.open {
 		c.f.gates.stops(c.pass)
 		defer c.f.gates.goesOn(c.pass)
