@@ -100,6 +100,46 @@ process:
 	}
 }
 
+// paced answers each path after a time of its own, with so much text.
+type paced map[string]time.Duration
+
+func (a paced) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(a[r.URL.Path])
+	text := "1"
+	if strings.HasPrefix(r.URL.Path, "/large") {
+		text = `"` + strings.Repeat("x", 60_000) + `"`
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text)), ContentLength: -1}, nil
+}
+
+// The second event of key 1 stands over the limit until the first has left. That wants what was asked for the event of
+// key 2, whose answer waits for room.
+func TestAnOldEventDoesNotWaitForAYoungOneThatWaitsForItsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := paced{"/first/1": time.Second, "/large/a": 2 * time.Second}
+		p := mustLoad(t, `name: looks
+source: {file: {path: "-"}}
+sink: {file: {path: "-"}}
+partition_by: .key
+workers: 3
+limits: {in_flight_bytes: 50000B}
+window: {count: 2, timeout: 10ms}
+process:
+  - {name: first, http: {url: 'http://api/first/\(.n)', into: .first}}
+  - {name: large, http: {url: 'http://api/large/\(.id)', into: .large, cache: {ttl: 1h}}}
+`)
+		in := strings.NewReader(`{"key":1,"n":1,"id":"a"}` + "\n" + `{"key":1,"n":2,"id":"b"}` + "\n" + `{"key":2,"n":3,"id":"a"}` + "\n")
+		var out bytes.Buffer
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		began := time.Now()
+		err := p.Run(ctx, pipeline.Deps{Logger: quiet, Metrics: prometheus.NewRegistry(), Stdin: in, Stdout: &out, Transport: api})
+		if n, took := strings.Count(out.String(), "\n"), time.Since(began); err != nil || n != 3 || took > 10*time.Second {
+			t.Errorf("%v, %d events after %v; want three within seconds", err, n, took)
+		}
+	})
+}
+
 // Answers wait for room, which an event may have that waits for the same answer: whoever waits for whom, all of it goes on.
 func TestEventsThatShareRequestsNeverWaitInACircle(t *testing.T) {
 	seeds := uint64(40)

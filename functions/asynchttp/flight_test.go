@@ -218,7 +218,9 @@ func TestAnEventThatNeverComesBackLeavesItsRequestToOthers(t *testing.T) {
 				if err != nil && !errors.As(err, &retry) && !errors.As(err, &hold) {
 					t.Fatal(err)
 				}
-				for i, got := range together(t.Context(), f, 64, equal(63)) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for i, got := range together(ctx, f, 64, equal(63)) {
 					if got.err != nil || got.took > 3*time.Second {
 						t.Errorf("event %d: %v after %v", i, got.err, got.took)
 					}
