@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -15,9 +16,11 @@ func followHTTP(t *testing.T, bin string) {
 	defer api.Close()
 	others := httptest.NewServer(http.HandlerFunc(answerRequests))
 	defer others.Close()
-	r := newReader(t, bin, "API="+api.URL, "PROFILES="+others.URL, "SIDECAR="+others.URL, "USERS="+others.URL, "HTTPS_PROXY=", "HTTP_PROXY=", "https_proxy=", "http_proxy=")
+	teams := httptest.NewServer(&teams{asked: map[string]int{}})
+	defer teams.Close()
+	r := newReader(t, bin, "API="+api.URL, "PROFILES="+others.URL, "SIDECAR="+others.URL, "USERS="+others.URL, "TEAMS="+teams.URL, "HTTPS_PROXY=", "HTTP_PROXY=", "https_proxy=", "http_proxy=")
 	write(t, r.dir, "client.secret", "open sesame\n")
-	blocks := blocksOf(t, "../docs/http.md", map[string]int{"yaml": 10, "console": 4})
+	blocks := blocksOf(t, "../docs/http.md", map[string]int{"yaml": 11, "console": 5})
 	for i := range blocks { // the page cannot know at which port
 		blocks[i].text = strings.ReplaceAll(blocks[i].text, "GET API/", "GET "+strings.TrimPrefix(api.URL, "http://")+"/")
 		blocks[i].text = strings.ReplaceAll(blocks[i].text, "GET USERS/", "GET "+strings.TrimPrefix(others.URL, "http://")+"/")
@@ -47,6 +50,20 @@ func (a *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, "no such page")
 	}
+}
+
+// teams is the API that says how often it was asked.
+type teams struct {
+	mu    sync.Mutex // guards asked
+	asked map[string]int
+}
+
+func (a *teams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked[r.URL.Path]++
+	name := map[string]string{"/team/7": "Owls", "/team/8": "Bears"}[r.URL.Path]
+	fmt.Fprintf(w, `{"name":%q,"asked":%d}`, name, a.asked[r.URL.Path])
 }
 
 // answerRequests is the API of docs/http.md that wants a token, its token server, the one that answers for several at

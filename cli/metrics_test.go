@@ -50,7 +50,7 @@ func servedMetrics(t *testing.T) []byte {
 	const common = "kafka: {brokers: embedded}\ngateway: {listen: 127.0.0.1:0}\n"
 	write(t, dir, "first.yaml", "name: first\n"+common+"source: {file: {path: '-'}}\nsink: {kafka: {topic: a}}\n")
 	write(t, dir, "second.yaml", "name: second\n"+common+"source: {kafka: {topics: [a]}}\nwindow: {count: 2, timeout: 10ms}\n"+
-		"process:\n  - http: {url: "+api.URL+", into: .b}\n"+
+		"process:\n  - http: {url: "+api.URL+", into: .b, cache: {ttl: 1m}}\n"+
 		"  - http: {url: '"+api.URL+"/?n=\\(length)', into: .c, bulk: {items: '[.]', match: {event: '\"one\"', item: '\"one\"'}}}\nsink: {kafka: {topic: b}}\nerror_sink: {kafka: {topic: c}}\n")
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()

@@ -271,6 +271,11 @@ func TestWorstCaseCountsTheBuffersOfTheClients(t *testing.T) {
 			"10.0 MiB: 1MiB in flight, 4MiB fetched, 3MiB in the sink, 2MiB in the error sink; one event larger than the limit is admitted alone",
 		},
 		{
+			"what is kept of answers", "process:\n  - http: {url: 'http://h/', into: .a, max_response: 2MiB, cache: {ttl: 1m}}\n  - http: {url: 'http://h/', into: .b, cache: {ttl: 1m, max_bytes: 1MiB}, max_response: 1MiB}\n",
+			"25.0 MiB: 1MiB in flight, 4MiB fetched, 3MiB in the sink, 0B in the error sink, 17MiB in caches; one event larger than the limit is admitted alone" +
+				"; one answer of up to 2MiB (max_response) may stand over it, with what is made of it",
+		},
+		{
 			"an answer that is over the limit", "process:\n" + http,
 			"8.0 MiB: 1MiB in flight, 4MiB fetched, 3MiB in the sink, 0B in the error sink; one event larger than the limit is admitted alone" +
 				"; one answer of up to 2MiB (max_response) may stand over it, with what is made of it",

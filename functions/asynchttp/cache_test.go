@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -268,90 +266,30 @@ func TestWhatWasNotUsedForLongestGoesFirst(t *testing.T) {
 	})
 }
 
-func TestHeadersThatEventsChooseArePartOfWhatIsEqual(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := newAsked(func(r *http.Request, _ int) (*http.Response, error) {
-			return reply(200, fmt.Sprintf("%q", r.Header.Get("Authorization")))
-		})
-		f, reg := caching(t, api, "url: http://api/\ninto: .r\nheaders: {Authorization: 'Bearer \\(.token)', X-Const: 'c', X-Trace: '\\($key)-\\(\"t\")'}\ncache: {ttl: 1h}\n")
-		for _, tc := range []struct{ key, token string }{{"k", "ann"}, {"k", "bob"}, {"k", "ann"}, {"l", "ann"}} {
-			got := driveWith(t.Context(), f, make(chan struct{}, 1), keyed(tc.key, `{"token":"`+tc.token+`"}`))
-			if want := `{"token":"` + tc.token + `","r":"Bearer ` + tc.token + `"}`; got.value != want {
-				t.Errorf("got %s, %v, want %s", got.value, got.err, want)
-			}
-		}
-		if got := found(t, reg); got != "hit 1, miss 3" {
-			t.Errorf("counted %s", got)
-		}
-	})
-}
-
-func TestBodyAndQueryArePartOfWhatIsEqual(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := newAsked(after(0, 200, `1`))
-		f, _ := caching(t, api, "url: http://api/\nquery: {q: '\\(.q)'}\nmethod: POST\nidempotent: true\nbody: .b\ninto: .r\ncache: {ttl: 1h}\n")
-		for _, value := range []string{`{"q":1,"b":1}`, `{"q":1,"b":2}`, `{"q":2,"b":1}`, `{"q":1,"b":1,"other":1}`} {
-			drive(t.Context(), f, value)
-		}
-		if len(api.calls) != 3 {
-			t.Errorf("%d requests, want three: the last is that of the first", len(api.calls))
-		}
-	})
-}
-
-func TestATokenThatIsReplacedChangesNoKeptAnswerAndIsShownNowhere(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "token")
-	token := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	token("first-secret")
-	api := newAsked(func(r *http.Request, _ int) (*http.Response, error) {
-		if r.URL.Path == "/gone" {
-			return reply(404, "nothing for "+r.Header.Get("Authorization"))
-		}
-		return reply(200, `{"said":"`+r.Header.Get("Authorization")+`"}`)
-	})
-	f, reg := caching(t, api, "url: http://api/\\(.p)\nselect: .none\ninto: .r\nauth: {bearer_file: "+file+"}\ncache: {ttl: 1h, negative_ttl: 1h}\n")
-	for _, p := range []string{"gone", "there"} {
-		for range 2 {
-			got := drive(t.Context(), f, `{"p":"`+p+`"}`)
-			if got.kind() != event.NotFound || strings.Contains(got.err.Error(), "secret") || !strings.Contains(got.err.Error(), "Bearer ***") {
-				t.Errorf("%s: %v, want the answer with the token masked", p, got.err)
-			}
-			token("second-secret")
-		}
-		token("first-secret")
-	}
-	if got := found(t, reg); got != "miss 2, negative_hit 2" {
-		t.Errorf("counted %s, want that a new token finds what is kept", got)
-	}
-}
-
 func TestWhatIsKeptIsNotTouchedByWhatBecomesOfAnEvent(t *testing.T) {
 	for _, into := range []string{"into: .", "into: .r", "into: {.r: .x}", "select: .x\ninto: .", "as: text\ninto: ."} {
-		api := newAsked(after(0, 200, `{"x":"what is kept"}`))
-		f, _ := caching(t, api, "url: http://api/\ncache: {ttl: 1h}\n"+into)
-		want := ""
-		for range 3 {
-			out, err := f.Process(t.Context(), event.WithAttempts(newEvent(`{}`), event.NewAttempts(time.Now())))
-			if err != nil {
-				t.Fatal(err)
+		synctest.Test(t, func(t *testing.T) {
+			api := newAsked(after(0, 200, `{"x":"what is kept"}`))
+			f, _ := caching(t, api, "url: http://api/\ncache: {ttl: 1h}\n"+into)
+			want := ""
+			for range 3 {
+				out, err := f.Process(t.Context(), event.WithAttempts(newEvent(`{}`), event.NewAttempts(time.Now())))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := string(out[0].Value())
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					t.Errorf("%s: %s, want %s", into, got, want)
+				}
+				copy(out[0].Value(), bytes.Repeat([]byte("#"), 1000)) // as a function of the user's may
 			}
-			got := string(out[0].Value())
-			if want == "" {
-				want = got
+			if len(api.calls) != 1 {
+				t.Errorf("%s: %d requests", into, len(api.calls))
 			}
-			if got != want {
-				t.Errorf("%s: %s, want %s", into, got, want)
-			}
-			copy(out[0].Value(), bytes.Repeat([]byte("#"), 1000)) // as a function of the user's may
-		}
-		if len(api.calls) != 1 {
-			t.Errorf("%s: %d requests", into, len(api.calls))
-		}
+		})
 	}
 }
 
@@ -366,31 +304,35 @@ func TestRoomIsKeptForWhatIsMadeOfAKeptAnswer(t *testing.T) {
 		{"so do values of an expression", "select: '[.items[].a] | add'\ninto: .a\n", 3 * int64(len(answer)), 1 << 40},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			api := newAsked(after(0, 200, answer))
-			f, _ := caching(t, api, "url: http://api/\ncache: {ttl: 1h}\n"+c.options)
-			drive(t.Context(), f, `{}`)
-			room := &narrow{free: 1 << 40}
-			got := drive(event.WithRoom(context.Background(), room), f, `{}`)
-			if got.err != nil || room.most < c.least || room.most > c.most || len(api.calls) != 1 {
-				t.Errorf("%v, %d bytes were reserved, want from %d to %d", got.err, room.most, c.least, c.most)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				api := newAsked(after(0, 200, answer))
+				f, _ := caching(t, api, "url: http://api/\ncache: {ttl: 1h}\n"+c.options)
+				drive(t.Context(), f, `{}`)
+				room := &narrow{free: 1 << 40}
+				got := drive(event.WithRoom(context.Background(), room), f, `{}`)
+				if got.err != nil || room.most < c.least || room.most > c.most || len(api.calls) != 1 {
+					t.Errorf("%v, %d bytes were reserved, want from %d to %d", got.err, room.most, c.least, c.most)
+				}
+			})
 		})
 	}
 }
 
 func TestThatAHostForbidsToKeepItsAnswersIsSaidOnce(t *testing.T) {
-	var log bytes.Buffer
-	api := newAsked(after(0, 200, `1`, "Cache-Control", "no-store"))
-	f, err := asynchttp.New(functions.Env{Name: "content", Logger: slog.New(slog.NewTextHandler(&log, nil)), HTTP: &http.Client{Transport: api}}, options(t, sharing))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		drive(t.Context(), f, `{"id":7}`)
-	}
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `level=WARN msg="answers are not kept: the host forbids it by Cache-Control: no-store" host=api`) {
-		t.Errorf("logged %s", log.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		api := newAsked(after(0, 200, `1`, "Cache-Control", "no-store"))
+		f, err := asynchttp.New(functions.Env{Name: "content", Logger: slog.New(slog.NewTextHandler(&log, nil)), HTTP: &http.Client{Transport: api}}, options(t, sharing))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			drive(t.Context(), f, `{"id":7}`)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `level=WARN msg="answers are not kept: the host forbids it by Cache-Control: no-store" host=api`) {
+			t.Errorf("logged %s", log.String())
+		}
+	})
 }
 
 func TestMetricsOfACacheStartAtZero(t *testing.T) {

@@ -24,6 +24,9 @@
 // each request, up to decide: what comes of the request is the fate of all its events. Where its answer is good, each
 // event gets its item and has a decision of its own (hand). A request that failed may be asked in halves (bisect).
 //
+// With cache an event first looks for an answer (lookUp): one that is kept, or that of a request which another event makes.
+// It waits for that without a worker, for a bell (flight). One that asks (lead) leaves the answer to the others.
+//
 // Three rules are easy to break. A try counts as soon as it is sent, except one that is answered by a
 // Retry-After that holds the whole host, and one of retry_recent; event.Attempts carries the number.
 // total_timeout counts tries and the waits between them, but neither holds nor the time an event queues for a
