@@ -52,24 +52,35 @@ func TestATokenThatIsReplacedChangesNoKeptAnswerAndIsShownNowhere(t *testing.T) 
 		}
 	}
 	token("first-secret")
+	refused := ""
 	api := newAsked(func(r *http.Request, _ int) (*http.Response, error) {
-		if r.URL.Path == "/gone" {
-			return reply(404, "nothing for "+r.Header.Get("Authorization"))
+		switch proof := r.Header.Get("Authorization"); {
+		case proof == refused:
+			return reply(401, "")
+		case r.URL.Path == "/gone":
+			return reply(404, "nothing for "+proof)
+		default:
+			return reply(200, `{"said":"`+proof+`"}`)
 		}
-		return reply(200, `{"said":"`+r.Header.Get("Authorization")+`"}`)
 	})
 	f, reg := caching(t, api, "url: http://api/\\(.p)\nselect: .none\ninto: .r\nauth: {bearer_file: "+file+"}\ncache: {ttl: 1h, negative_ttl: 1h}\n")
-	for _, p := range []string{"gone", "there"} {
-		for range 2 {
-			got := drive(t.Context(), f, `{"p":"`+p+`"}`)
-			if got.kind() != event.NotFound || strings.Contains(got.err.Error(), "secret") || !strings.Contains(got.err.Error(), "Bearer ***") {
-				t.Errorf("%s: %v, want the answer with the token masked", p, got.err)
-			}
-			token("second-secret")
+	ask := func(p string) {
+		got := drive(t.Context(), f, `{"p":"`+p+`"}`)
+		if got.kind() != event.NotFound || strings.Contains(got.err.Error(), "secret") || !strings.Contains(got.err.Error(), "Bearer ***") {
+			t.Errorf("%s: %v, want the answer with the token masked", p, got.err)
 		}
-		token("first-secret")
 	}
-	if got := found(t, reg); got != "miss 2, negative_hit 2" {
+	ask("gone")
+	ask("there")
+	token("second-secret")
+	refused = "Bearer first-secret"
+	ask("other") // has the token replaced
+	if n := len(api.calls); n != 4 {
+		t.Errorf("%d requests, want that one was refused", n)
+	}
+	ask("gone")
+	ask("there")
+	if got := found(t, reg); got != "miss 3, negative_hit 2" {
 		t.Errorf("counted %s, want that a new token finds what is kept", got)
 	}
 }
