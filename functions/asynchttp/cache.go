@@ -39,6 +39,7 @@ const entryBytes = 512
 // or reads a clock.
 type cache struct {
 	max    int64
+	call   time.Duration // that a call takes at most
 	meters *cacheMeters
 
 	mu      sync.Mutex // guards all below
@@ -48,8 +49,8 @@ type cache struct {
 	last    uint64 // number that was given last
 }
 
-func newCache(o *CacheOptions, meters *cacheMeters) *cache {
-	s := &cache{max: o.MaxBytes.Bytes(), meters: meters, flights: map[cacheKey]*flight{}}
+func newCache(o *CacheOptions, call time.Duration, meters *cacheMeters) *cache {
+	s := &cache{max: o.MaxBytes.Bytes(), call: call, meters: meters, flights: map[cacheKey]*flight{}}
 	// Bytes bound it, not a number of answers. The error is that of a size below 1.
 	s.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ cacheKey, a *keptAnswer) { s.bytes -= a.size })
 	return s

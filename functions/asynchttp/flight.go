@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// leadLapse is how long after its time an event may come that makes a request for others: it may queue for a worker,
-	// or have been given up.
+	// leadLapse is how long after its time an event may come that makes a request for others: it may queue for a worker, or
+	// have been given up. A call may never return.
 	leadLapse = time.Second
 	// An event that waits for the request of another looks after it so often, whatever it hears.
 	leastLook, mostLook = time.Second, 10 * time.Second
@@ -20,7 +20,7 @@ type flight struct {
 	number  uint64
 	began   time.Time
 	width   int                  // so many events may make it at once
-	leaders map[uint64]time.Time // those that do, by number, and when they must have come back; zero: they are in a call
+	leaders map[uint64]time.Time // those that do, by number, and when they must have come back from a call or a wait
 	waiting int                  // events that have come to wait for it
 	bell    *event.Bell
 }
@@ -80,7 +80,7 @@ func (s *cache) enter(key cacheKey, l *look, now time.Time) turn {
 			s.last++
 			l.flight, l.lead = f.number, s.last
 		}
-		f.leaders[l.lead] = time.Time{}
+		f.leaders[l.lead] = now.Add(s.call + leadLapse)
 		return turn{}
 	}
 	if l.flight != f.number {
@@ -110,7 +110,7 @@ func (s *cache) begin(key cacheKey, now time.Time) *flight {
 // lapsed forgets those that have not come back in time, and reports whether nobody is left who makes the request.
 func (f *flight) lapsed(now time.Time) bool {
 	for id, until := range f.leaders {
-		if !until.IsZero() && now.After(until) {
+		if now.After(until) {
 			delete(f.leaders, id)
 		}
 	}
@@ -123,9 +123,6 @@ func (f *flight) lookAfter(now time.Time) time.Time {
 	at := now.Add(min(mostLook, max(leastLook, now.Sub(f.began))))
 	var last time.Time
 	for _, until := range f.leaders {
-		if until.IsZero() {
-			return at
-		}
 		if until.After(last) {
 			last = until
 		}

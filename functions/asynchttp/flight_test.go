@@ -230,6 +230,32 @@ func TestAnEventThatNeverComesBackLeavesItsRequestToOthers(t *testing.T) {
 	}
 }
 
+// The stream abandons such a call.
+func TestACallThatNeverReturnsLeavesItsRequestToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		api := newAsked(func(_ *http.Request, nth int) (*http.Response, error) {
+			if nth == 1 {
+				<-end
+			}
+			return reply(200, `1`)
+		})
+		f, _ := caching(t, api, sharing+"timeout: 1s\n")
+		var wg sync.WaitGroup
+		wg.Go(func() { drive(t.Context(), f, `{"id":7}`) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for i, got := range together(ctx, f, 64, equal(63)) {
+			if got.err != nil || got.took > f.CallTimeout()+3*time.Second {
+				t.Errorf("event %d: %v after %v, want it well soon after %v", i, got.err, got.took, f.CallTimeout())
+			}
+		}
+		close(end)
+		wg.Wait()
+	})
+}
+
 func TestAnEventThatComesBackGoesOnForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAsked(func(r *http.Request, nth int) (*http.Response, error) {

@@ -260,7 +260,7 @@ func New(env functions.Env, o Options) (*Func, error) {
 		f.meters.withBulk(p.metrics, env.Name)
 	}
 	if o.Cache != nil {
-		f.cache = newCache(o.Cache, p.metrics.cache.of(env.Name))
+		f.cache = newCache(o.Cache, f.CallTimeout(), p.metrics.cache.of(env.Name))
 		f.varying, f.withHeaders = o.varying(), o.looksAtHeaders()
 	}
 	if f.log == nil {
