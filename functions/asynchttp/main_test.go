@@ -127,7 +127,10 @@ func driveWith(ctx context.Context, f event.Func, workers chan struct{}, ev *eve
 			pause(ctx, retry.After)
 		case errors.As(err, &hold):
 			out.holds++
-			rest(ctx, hold)
+			if rest(ctx, hold); hold.Bell != nil && ctx.Err() != nil { // the stream would not call it any more
+				out.err = ctx.Err()
+				return out
+			}
 		default:
 			out.err, out.attempts, out.took = err, tries.Number(), time.Since(began)
 			out.status = tries.LastStatus()
