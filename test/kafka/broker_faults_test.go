@@ -22,28 +22,34 @@ func TestBrokersThatComeAndGoLoseNothing(t *testing.T) {
 	u.begin()
 	u.start()
 	u.working(u.start())
-	for range rounds(2, 12) {
+	u.comeAndGo(rounds(2, 12))
+	u.check(taken)
+}
+
+// comeAndGo stops the brokers in good order and kills them, one after the other, and starts each again.
+func (u *suite) comeAndGo(times int) {
+	u.t.Helper()
+	for range times {
 		n := u.c.Nodes[u.rounds%3]
 		u.rounds++
 		over := u.fault()
 		if u.rounds%2 == 1 {
 			n.Kill()
 			u.progress(100) // without it
-			must(t, n.Start(t.Context()))
+			must(u.t, n.Start(u.t.Context()))
 		} else {
-			must(t, n.Restart(t.Context()))
+			must(u.t, n.Restart(u.t.Context()))
 		}
-		must(t, u.c.WaitReady(t.Context()))
-		waitFor(t, "every partition has its three replicas again", u.replicated)
+		must(u.t, u.c.WaitReady(u.t.Context()))
+		waitFor(u.t, "every partition has its three replicas again", u.replicated)
 		over(unanswered)
 		u.progress(100)
 	}
-	u.check(taken)
 }
 
-// replicated reports whether all replicas of the suite's topics and of the group's offsets are in sync.
+// replicated reports whether all replicas of the suite's topics, of the group's offsets and of the transactions are in sync.
 func (u *suite) replicated() bool {
-	topics, err := u.c.Admin.ListTopicsWithInternal(u.t.Context(), u.input, u.output, u.errors, offsetsTopic)
+	topics, err := u.c.Admin.ListTopicsWithInternal(u.t.Context(), u.input, u.output, u.errors, offsetsTopic, transactionsTopic)
 	if err != nil {
 		return false
 	}
@@ -52,4 +58,8 @@ func (u *suite) replicated() bool {
 	return whole
 }
 
-const offsetsTopic = "__consumer_offsets"
+// Where the brokers keep what groups have committed, and what becomes of transactions.
+const (
+	offsetsTopic      = "__consumer_offsets"
+	transactionsTopic = "__transaction_state"
+)

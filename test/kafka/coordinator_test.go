@@ -21,7 +21,7 @@ func TestACoordinatorThatMovesLosesNothing(t *testing.T) {
 		from := u.coordinator()
 		to := from%3 + 1
 		waitFor(t, "every partition has its three replicas", u.replicated)
-		elect := u.prefer(to, to%3+1, from)
+		elect := u.prefer(offsetsTopic, to, to%3+1, from)
 		over := u.fault()
 		waitFor(t, "another broker coordinates the group", func() bool {
 			_, err := elect.RequestWith(t.Context(), u.c.Client) // its effect says whether it was taken
@@ -45,15 +45,15 @@ func (u *suite) coordinator() int32 {
 	return node
 }
 
-// prefer gives all partitions of the groups' offsets an order of their replicas, and returns the request that has
-// the first of them elected.
-func (u *suite) prefer(nodes ...int32) *kmsg.ElectLeadersRequest {
+// prefer gives all partitions of the groups' offsets, or of the transactions, an order of their replicas, and returns the
+// request that has the first of them elected.
+func (u *suite) prefer(topic string, nodes ...int32) *kmsg.ElectLeadersRequest {
 	u.t.Helper()
 	var turn kadm.AlterPartitionAssignmentsReq
 	of := kmsg.NewElectLeadersRequestTopic()
-	of.Topic = offsetsTopic
-	for p := range int32(4) { // offsets.topic.num.partitions
-		turn.Assign(offsetsTopic, p, nodes)
+	of.Topic = topic
+	for p := range int32(4) { // as cluster has both topics made
+		turn.Assign(topic, p, nodes)
 		of.Partitions = append(of.Partitions, p)
 	}
 	done, err := u.c.Admin.AlterPartitionAssignments(u.t.Context(), turn)

@@ -14,6 +14,11 @@ func once(instance string) []string {
 	return []string{"delivery=exactly_once", "instance=" + instance, `sink.kafka.options["transaction.timeout.ms"]=10000`}
 }
 
+// brief are those of one whose transactions the brokers abort sooner.
+func brief(instance string) []string {
+	return append(once(instance), `sink.kafka.options["transaction.timeout.ms"]=5000`)
+}
+
 // Of two workers one is killed at a random moment, again and again, and now and then a third joins and leaves.
 func TestExactlyOnceHoldsThroughKillsAndRebalances(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{fails: true})
@@ -77,15 +82,12 @@ func TestExactlyOnceHoldsThroughAStormOfRebalances(t *testing.T) {
 func TestARebalanceThatOutlastsATransactionEndsNoWorker(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{fails: true, set: []string{`source.kafka.options["session.timeout.ms"]=10000`}})
 	u.begin()
-	short := func(instance string) []string {
-		return append(once(instance), `sink.kafka.options["transaction.timeout.ms"]=5000`)
-	}
-	stays, goes := u.start(short("a")...), u.start(short("b")...)
+	stays, goes := u.start(brief("a")...), u.start(brief("b")...)
 	u.working(stays)
 	u.working(goes)
 	u.rounds++
 	u.crash(goes)
-	u.working(u.start(short("c")...))
+	u.working(u.start(brief("c")...))
 	u.progress(100)
 	u.settle()
 	u.checkSettled(nothing)
