@@ -89,6 +89,7 @@ func (u *suite) committers(kept []commit) []string {
 	assigned := map[place][]assignment{}
 	for _, a := range u.assignments() {
 		of := place{a.topic, a.partition}
+		a.at = a.began(kept)
 		assigned[of] = append(assigned[of], a)
 	}
 	by := make([]string, len(kept))
@@ -168,6 +169,16 @@ func (u *suite) checkStarts(kept []commit) {
 			u.t.Errorf("%s was assigned partition %d of %s from offset %d on, %s", a.worker, a.partition, a.topic, a.offset, wrong)
 		}
 	}
+}
+
+// began returns when an assignment began, by what was committed. What was logged just after a pause may have come before it:
+// it has, where it began before what was committed meanwhile.
+func (a assignment) began(kept []commit) time.Time {
+	late := a
+	if late.at = a.logged; late.wrongStart(kept) == "" {
+		return a.logged
+	}
+	return a.at
 }
 
 // wrongStart says what is wrong with where an assignment began, by what was committed before it.

@@ -50,9 +50,7 @@ func (u *suite) turns(topic string, kept []commit) map[int32][]*turn {
 	all := map[int32][]*turn{}
 	for _, w := range u.workers {
 		for _, t := range w.turns(topic) {
-			// What was logged just after a pause may have come before it: it has, where it began before what was committed meanwhile.
-			late := t.assignment
-			if late.at = t.logged; late.wrongStart(kept) == "" {
+			if t.assignment.began(kept).Equal(t.logged) {
 				t.began = t.logged
 			}
 			all[t.partition] = append(all[t.partition], t)

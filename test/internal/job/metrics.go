@@ -67,6 +67,7 @@ func (f Families) ByLabel(name string, labels ...string) map[string]float64 {
 // Sample is what a worker told, and the kernel of it, at some time.
 type Sample struct {
 	At       time.Time // when it was asked
+	Told     time.Time // when it had answered
 	Commits  float64   // that succeeded
 	Tried    float64   // commits, whatever became of them
 	Emitted  float64   // events
@@ -111,6 +112,7 @@ func (f *Watch) run(ctx context.Context, w *Worker, every time.Duration) {
 		if metrics, err := w.Scrape(ctx); err == nil { // otherwise the worker has ended, or has no time now
 			f.add(Sample{
 				At:       asked,
+				Told:     time.Now(),
 				Commits:  metrics.Value("enricher_commits_total", "outcome=ok"),
 				Tried:    metrics.Value("enricher_commits_total"),
 				Emitted:  metrics.Value("enricher_events_total", "outcome=emitted"),
