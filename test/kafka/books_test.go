@@ -86,8 +86,8 @@ func (u *suite) checkSettled(allowed func(b books, kept []commit) int) books {
 		}
 	}
 	u.checkAgreement(b, kept)
-	if len(u.events) == 0 || b.Outputs == 0 {
-		u.t.Error("the suite ran nothing")
+	if len(u.events) == 0 || b.Outputs == 0 || u.rounds == 0 {
+		u.t.Errorf("the suite ran nothing, or does not say so: %d rounds, %d events and %d outputs", u.rounds, len(u.events), b.Outputs)
 	}
 	report.add(line{
 		suite: strings.TrimSuffix(u.t.Name()+"/"+u.setup.as, "/"), rounds: u.rounds, events: len(u.events), lost: b.Lost, repeated: b.Repeated, allowed: b.allowed,

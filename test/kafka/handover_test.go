@@ -44,6 +44,8 @@ type logLine struct {
 	Partition  int32
 	Offset     int64
 	Beyond     int64 `json:"finished_beyond"`
+
+	First, Resumed, Skipped int64 // where records were gone
 }
 
 func (l logLine) assignmentOf(w *worker) assignment {

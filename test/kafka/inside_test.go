@@ -82,14 +82,15 @@ func deleteTopic(t *testing.T, c *cluster.Cluster, topic string) {
 	c.Client.PurgeTopicsFromClient(topic)
 }
 
-// put writes values to a partition.
+// put writes values to a partition, with keys of that partition in turn.
 func put(t *testing.T, c *cluster.Cluster, topic string, partition int32, values ...string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Direct()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.UnknownTopicRetries(-1))
 	must(t, err)
 	defer client.Close()
-	for _, v := range values {
-		must(t, client.ProduceSync(within(t, patience), &kgo.Record{Topic: topic, Partition: partition, Value: []byte(v)}).FirstErr())
+	for i, v := range values {
+		r := &kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "%d-%d", partition, i%5), Value: []byte(v)}
+		must(t, client.ProduceSync(within(t, patience), r).FirstErr())
 	}
 }
 

@@ -27,6 +27,7 @@ type ledger struct {
 	running, ended []*inside // of the span
 	from           picture   // when the span began
 	deleted        tally     // of topics that were deleted in the span
+	disordered     int64     // outputs in these that were out of order
 	differs        differences
 }
 
@@ -50,6 +51,7 @@ type differences struct {
 	repeated   bounds // events that have an outcome once more, since it was not committed
 	unheard    bounds // records that the broker took and did not come to answer for
 	failed     bounds // commits that failed
+	unordered  bool   // events of a key do not keep their order
 }
 
 // bounds of a number; the zero value is none.
@@ -110,7 +112,7 @@ func (l *ledger) open(t *testing.T, c *cluster.Cluster, p places, in *inside) {
 	t.Helper()
 	l.t, l.c, l.p = &lasting{t}, c, p
 	if len(l.running) == 0 {
-		l.from, l.ended, l.deleted = l.look(), nil, tally{}
+		l.from, l.ended, l.deleted, l.disordered = l.look(), nil, tally{}, 0
 	}
 	l.running = append(l.running, in)
 }
@@ -156,6 +158,7 @@ func (l *ledger) delete(t *testing.T, topic string) {
 		l.from.first, l.from.end, l.from.committed = nil, nil, nil
 	case l.p.out:
 		l.deleted.outputs = sums(l.deleted.outputs, l.values(topic, l.from.out))
+		l.disordered += disordered(l.t, l.c, topic, l.from.out)
 		l.from.out = nil
 	}
 	deleteTopic(t, l.c, topic)
@@ -227,6 +230,7 @@ func (l *ledger) close(in *inside) {
 		}
 	}
 	if len(l.running) == 0 && !l.t.Failed() {
+		checkNoneLeft(l.t)
 		l.compare()
 		l.differs = differences{}
 	}
@@ -292,6 +296,9 @@ func (l *ledger) compare() {
 	once := there.input - there.gone - s.over + l.differs.ahead // what had to be read, and to leave
 	d := l.differs
 	left := d.repeated.plus(exactly(once))
+	if l.disordered += disordered(l.t, l.c, l.p.out, l.from.out); l.disordered > 0 && !d.unordered {
+		l.t.Errorf("the pipelines of %s have written %d outputs out of the order of their key", l.p.group, l.disordered)
+	}
 	for _, c := range []struct {
 		what   string
 		n      int64
@@ -323,7 +330,8 @@ func (l *ledger) compare() {
 	}
 	report.add(line{
 		suite: l.t.Name(), rounds: 1, events: int(once), lost: int(max(once-(outputs-again+failed-againFailed+s.dropped), 0)),
-		repeated: int(again + againFailed), allowed: int(d.repeated.most + s.returned), keyless: true,
+		repeated: int(again + againFailed), allowed: int(d.repeated.most + s.returned),
+		disordered: int(l.disordered), keyless: d.unordered,
 	})
 	l.t.Logf("agreed: %d pipelines of %s have counted %+v; the broker has %d records of the input, of which %d were gone, %d outputs and %d error events",
 		len(l.ended), l.p.group, s, there.input, there.gone, outputs, failed)

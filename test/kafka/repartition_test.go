@@ -52,7 +52,7 @@ func TestThreeWorkersDoThreeTimesTheWorkOfAOnePartitionInput(t *testing.T) {
 	if triple < 2.7*single {
 		t.Errorf("three workers make %.2f times the calls of one, want at least 2.7 times", triple/single)
 	}
-	u.rounds = 1
+	u.rounds, alone.rounds = 1, 1
 	u.settle()
 	u.checkSettled(func(b books, kept []commit) int { return way.explained(u, b, kept) })
 	alone.check(0)
@@ -109,6 +109,7 @@ func TestErrorEventsNameTheInputOfAWayThroughATopic(t *testing.T) {
 	u := newSuite(t, shared.one(t), setup{partitions: 3, file: file, fated: func(id int) *fate { return []*fate{nil, odd}[id%2] }})
 	u.begin()
 	u.start()
+	u.rounds++
 	u.progress(100)
 	u.settle()
 	times := map[string]time.Time{}

@@ -44,6 +44,7 @@ type suite struct {
 	events   job.Loaded
 	doomed   map[int]doomed // of them, those that are to fail
 	uncalled int            // of these, those that fail before the API is called
+	passed   int            // events that were gone before a worker that runs came to them, as it has said and counted
 }
 
 // setup says what a suite works with. Zero values have defaults.
@@ -294,14 +295,20 @@ func (u *suite) progress(calls int) {
 	waitFor(u.t, fmt.Sprintf("%d more calls are answered", calls), func() bool { return u.api.Answers() >= from+calls })
 }
 
-// settle ends the feed and waits until everything is committed.
-func (u *suite) settle() {
+// endFeed has nothing more written to the input.
+func (u *suite) endFeed() {
 	u.t.Helper()
 	if u.feeding != nil {
 		u.feeding.stop()
 		u.feeding.done.Wait()
 		must(u.t, u.feeding.err)
 	}
+}
+
+// settle ends the feed and waits until everything is committed.
+func (u *suite) settle() {
+	u.t.Helper()
+	u.endFeed()
 	topics := []string{u.input}
 	if u.through() {
 		topics = append(topics, u.between())
