@@ -71,9 +71,6 @@ type setup struct {
 	as    string             // how the report tells it from another suite of its test
 }
 
-// commitInterval is that of the pipeline files of suites.
-const commitInterval = 200 * time.Millisecond
-
 // suiteFile is the pipeline of a suite. Marks between % are filled in.
 const suiteFile = `
 name: %GROUP%
