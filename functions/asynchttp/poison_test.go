@@ -99,7 +99,8 @@ func TestManyPoisonURLsDoNotCloseTheirHost(t *testing.T) {
 		}
 		f := wide(t, answer, `{url: 'http://api/\(.p)', into: .r}`)
 		fl := flood{f: f, workers: 64, inFlight: 10_000, perSecond: 100, length: 2 * time.Minute, cut: true, value: func(i int) string {
-			if i%50 == 10 {
+			// None that waits for the end of the first hold: one that happens to go first would close the host once more.
+			if i%50 == 10 && (i == 10 || i > 1200) {
 				return fmt.Sprintf(`{"p":"%d"}`, i)
 			}
 			return `{"p":"well"}`
