@@ -106,7 +106,7 @@ func (l *loop) leaveWork(f *flow) {
 	}
 }
 
-func (l *loop) limitOfWorkers() int { return l.s.cfg.Workers + l.hung }
+func (l *loop) limitOfWorkers() int { return l.workers + l.hung }
 
 // start hands waiting work to idle workers: what was called before goes first.
 func (l *loop) start() {

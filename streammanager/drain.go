@@ -11,9 +11,9 @@ func (l *loop) drain(limit time.Duration) {
 		l.mode = draining
 	}
 	l.s.interruptPoll()
-	if limit > 0 {
-		l.stopBy = l.now.Add(limit)
-		l.until = l.now.Add(limit - min(limit/5, 3*time.Second))
+	if by := l.now.Add(limit); limit > 0 && (l.stopBy.IsZero() || by.Before(l.stopBy)) { // asked again it does not get more
+		l.stopBy = by
+		l.until = by.Add(-min(limit/5, 3*time.Second))
 		l.purgeWaitsPast()
 	}
 }

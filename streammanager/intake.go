@@ -51,6 +51,9 @@ func (l *loop) admit(it *readItem) {
 	case p.hop != secondHop: // an event counts where it comes in
 		l.s.metrics.read(p.tp.Topic)
 	}
+	if !it.marker && !it.before {
+		l.meter.cameIn(it)
+	}
 	l.pend(p, it.unit != nil || it.dropped && l.tx != nil)
 	if it.unit == nil {
 		if it.dropped {

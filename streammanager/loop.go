@@ -24,6 +24,8 @@ type completion struct {
 // produce, commit, waiting submit or expression of a user happens in them.
 type loop struct {
 	s        *Stream
+	workers  int // calls that may be in progress
+	meter    meter
 	windows  *window.Windows[*unit]
 	parts    map[*partition]struct{} // live epochs
 	timers   timers
@@ -83,7 +85,7 @@ func newLoop(s *Stream) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loop{s: s, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}, counted: map[counted]int64{}}
+	l := &loop{s: s, workers: s.cfg.Workers, windows: w, parts: map[*partition]struct{}{}, calls: map[*call]bool{}, said: map[kind]said{}, counted: map[counted]int64{}}
 	if s.transactor != nil {
 		l.tx = &transaction{timeout: s.transactor.TransactionTimeout(), bound: s.cfg.Workers}
 		l.openTransaction()
@@ -127,6 +129,7 @@ func (l *loop) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		l.now = time.Now()
+		l.meter.account(l.now, l.s.polling.total(l.now))
 		control = l.s.control.take(control)
 		for _, do := range control {
 			do(l)
@@ -192,6 +195,7 @@ func (l *loop) advance() {
 		l.settleRoom()
 	}
 	l.grant()
+	l.gauge()
 	l.s.publish(l)
 }
 

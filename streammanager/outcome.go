@@ -92,6 +92,7 @@ func (l *loop) leave(u *unit) {
 		}
 	}
 	l.leaving++
+	l.meter.handedOn(u, len(records))
 	l.emit(emission{u: u, records: records})
 }
 
@@ -172,6 +173,9 @@ func (l *loop) acked(u *unit, c *completion) {
 	err, checked := c.err, c.checked
 	l.leaving--
 	u.part.running--
+	if u.failure == nil && !u.moves() {
+		l.meter.wrote(u, c.written)
+	}
 	if l.tx == nil && u.failure == nil && !u.moves() {
 		l.s.metrics.written(c.written) // also where the assignment has ended: they are in the topic
 	}

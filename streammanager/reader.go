@@ -33,6 +33,7 @@ type readItem struct {
 	part    *partition
 	offset  int64
 	time    int64
+	bytes   int64
 	unit    *unit
 	marker  bool
 	dropped bool
@@ -188,7 +189,7 @@ func recordSize(rec *Record) int64 {
 
 // item copies one record and finds its key. An event that the filter leaves out is no unit.
 func (r *reader) item(ctx context.Context, part *partition, rec *Record) readItem {
-	it := readItem{part: part, offset: rec.Offset, time: rec.Timestamp.UnixMilli(), marker: rec.Marker}
+	it := readItem{part: part, offset: rec.Offset, time: rec.Timestamp.UnixMilli(), bytes: recordSize(rec), marker: rec.Marker}
 	if rec.Marker {
 		return it
 	}

@@ -343,7 +343,7 @@ func (l *loop) forAnswers() int64 {
 	case l.answers.sizes.known == 0:
 		return half
 	}
-	return min(half, int64(l.answers.sizes.mean*float64(l.s.cfg.Workers)))
+	return min(half, int64(l.answers.sizes.mean*float64(l.workers)))
 }
 
 // lends reports whether one more call than there are workers may start. Where all of them wait for room, what they wait

@@ -89,7 +89,7 @@ func (s *Stream) Run(ctx context.Context) error {
 	// themselves when they are idle, so that waiting for our tasks is enough.
 	poolCtx, cancelPool := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelPool()
-	s.pool = pond.NewPool(s.cfg.Workers+1, pond.WithQueueSize(2*s.cfg.Workers+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
+	s.pool = pond.NewPool(s.cfg.Workers+1, pond.WithQueueSize(2*max(s.cfg.Workers, MostWorkers)+16), pond.WithNonBlocking(true), pond.WithContext(poolCtx))
 
 	if err := s.open(hard); err != nil {
 		return failed(ReasonOpen, err)
@@ -339,6 +339,9 @@ type Status struct {
 	ErrorsByType   map[event.Type]int64
 	InFlightEvents int
 	InFlightBytes  int64
+	Workers, Busy  int // calls that may be in progress, and that are
+	Partitions     int // that are assigned
+	Stages         Stages
 }
 
 // publish brings gauges and status up to date, at the end of a turn of the loop.
@@ -348,7 +351,7 @@ func (s *Stream) publish(l *loop) {
 	m.lanes.Set(float64(l.windows.Lanes()))
 	m.inFlight.Set(float64(l.events))
 	m.inFlightBytes.Set(float64(l.bytes + l.answers.held))
-	m.workers.Set(float64(s.cfg.Workers))
+	m.workers.Set(float64(l.workers))
 	m.busy.Set(float64(l.busy))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,6 +366,8 @@ func (s *Stream) publish(l *loop) {
 	s.status.ErrorsByType = byType
 	s.status.InFlightEvents, s.status.InFlightBytes = l.events, l.bytes+l.answers.held
 	s.status.Unfinished, s.status.unread = l.pending()
+	s.status.Workers, s.status.Busy, s.status.Partitions = l.workers, l.busy, len(l.parts)
+	s.status.Stages = l.meter.stages()
 }
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }

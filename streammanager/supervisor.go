@@ -55,6 +55,12 @@ type Supervisor struct {
 	made    Made
 	before  Status // counts of the streams that have ended
 	waiting error  // why none runs
+	ending  Ending // 0: not asked to end
+	workers int    // 0: as the stream was made
+
+	asked   chan struct{} // closed when it was asked to end
+	started func()
+	failed  func(error)
 }
 
 // NewSupervisor makes the first stream, so that what is wrong with it is an error here. Run, or Close in its
@@ -70,6 +76,7 @@ func NewSupervisor(cfg SupervisorConfig, mk func() (Made, error)) (*Supervisor, 
 	s := &Supervisor{
 		cfg: cfg, make: mk, log: cfg.Logger.With("pipeline", cfg.Name),
 		restarts: counterVec("enricher_restarts_total", "Starts of the pipeline after a failure, by what failed.", "reason"),
+		asked:    make(chan struct{}), started: func() {}, failed: func(error) {},
 	}
 	if cfg.Metrics != nil {
 		reg := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": cfg.Name}, cfg.Metrics)
@@ -162,13 +169,13 @@ func placeOf(err error) *event.Position {
 	return nil
 }
 
-// Run carries events until ctx ends, the source ends, or something fails for good.
+// Run carries events until ctx ends, the source ends, End was called, or something fails for good.
 func (s *Supervisor) Run(ctx context.Context) error {
 	var past failures
 	for {
 		began := time.Now()
 		err := s.once(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || s.toEnd() {
 			return errors.Join(err, s.closeAll())
 		}
 		past.note(err, time.Since(began), s.cfg.Restart.ResetAfter)
@@ -192,9 +199,10 @@ func (s *Supervisor) once(ctx context.Context) error {
 			return failed(ReasonOpen, err)
 		}
 	}
-	s.mu.Lock()
-	s.made, s.waiting = made, nil
-	s.mu.Unlock()
+	if !s.takeOver(made) {
+		return nil // closeAll frees it
+	}
+	s.started()
 	err := made.Stream.Run(ctx)
 	s.mu.Lock()
 	s.before = s.before.plus(made.Stream.Status())
@@ -241,16 +249,29 @@ func (s *Supervisor) await(ctx context.Context, err error, past *failures) bool 
 	s.mu.Lock()
 	s.waiting = fmt.Errorf("the pipeline failed (%s) and is started again at %s: %w", reason, time.Now().Add(wait).UTC().Format(time.RFC3339), err)
 	s.mu.Unlock()
+	s.failed(err)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 		return false
+	case <-s.asked:
+		return false
 	}
 	s.restarts.WithLabelValues(string(reason)).Inc()
 	s.log.Info("starting the pipeline again", "reason", string(reason), "failures", past.n)
 	return true
+}
+
+// toEnd reports whether it was asked to end.
+func (s *Supervisor) toEnd() bool {
+	select {
+	case <-s.asked:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close frees the stream of a supervisor that was not run.
@@ -292,6 +313,7 @@ func (st Status) plus(later Status) Status {
 	sum.PassedOver += st.PassedOver
 	sum.Skipped += st.Skipped
 	sum.Returned += st.Returned + st.unread // the later one reads it again
+	sum.Stages = st.Stages.plus(later.Stages)
 	if len(st.ErrorsByType) > 0 {
 		sum.ErrorsByType = maps.Clone(st.ErrorsByType)
 		for t, n := range later.ErrorsByType {

@@ -217,7 +217,7 @@ func (l *loop) transactionCommitted(e *committed) {
 func (l *loop) learnBound() {
 	tx := l.tx
 	took := max(l.now.Sub(tx.began), time.Millisecond)
-	bound := max(l.s.cfg.Workers, int(float64(tx.admitted)*(float64(tx.timeout/4)/float64(took))))
+	bound := max(l.workers, int(float64(tx.admitted)*(float64(tx.timeout/4)/float64(took))))
 	if tx.most > 0 {
 		if tx.admitted >= tx.most {
 			tx.most *= 2

@@ -82,7 +82,7 @@ func (l *loop) look(t *timer) {
 		l.giveUp(f)
 	}
 	l.settleBatch(b)
-	if l.hung >= l.s.cfg.Workers {
+	if l.hung >= l.workers {
 		l.fail(errAllAbandoned)
 	}
 }

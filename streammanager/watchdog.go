@@ -21,10 +21,27 @@ const (
 )
 
 // stopwatch says since when something outside the loop is under way.
-type stopwatch struct{ from atomic.Pointer[time.Time] }
+type stopwatch struct {
+	from  atomic.Pointer[time.Time]
+	spent atomic.Int64 // on what has ended
+}
 
 func (s *stopwatch) start() { now := time.Now(); s.from.Store(&now) }
-func (s *stopwatch) stop()  { s.from.Store(nil) }
+
+func (s *stopwatch) stop() {
+	if from := s.from.Swap(nil); from != nil {
+		s.spent.Add(int64(time.Since(*from)))
+	}
+}
+
+// total is how long it was under way in all.
+func (s *stopwatch) total(now time.Time) time.Duration {
+	spent := time.Duration(s.spent.Load())
+	if from := s.from.Load(); from != nil {
+		spent += now.Sub(*from)
+	}
+	return spent
+}
 
 // watchdog looks after what the loop waits for and cannot end by itself. Times are those of its own looks: a
 // process that was stopped for a while has not waited, and must not fail when it goes on.
