@@ -1,0 +1,2 @@
+// Package gateway
+package gateway
