@@ -234,3 +234,29 @@ func (r reply) is(t testing.TB, status int, body string) {
 }
 
 var errTest = errors.New("test failure")
+
+// contextWith is that of a request which came in at an address.
+func contextWith(r *http.Request, addr string) context.Context {
+	return context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address(addr)))
+}
+
+// listening is a gateway on a socket. stop ends it and waits for its end.
+func listening(t testing.TB, l net.Listener, cfg gateway.Config, jobs ...gateway.Job) (g *gateway.Gateway, stop func()) {
+	t.Helper()
+	cfg.Logger, cfg.Worker = slog.New(slog.DiscardHandler), "worker-0"
+	g, err := gateway.New(cfg, l, jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { g.Run(ctx); close(done) }()
+	return g, func() {
+		cancel()
+		<-done
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}
+}
