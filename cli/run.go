@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
+	"github.com/a0c75104/enricher/gateway"
 	"github.com/a0c75104/enricher/pipeline"
 	"github.com/a0c75104/enricher/streammanager"
 )
@@ -43,14 +44,17 @@ func (a *app) runCommand() *cobra.Command {
 type job struct {
 	pipeline *pipeline.Pipeline
 	runs     *streammanager.Supervisor
+	local    *gateway.Local
 	log      *slog.Logger
 	ended    atomic.Bool
 }
 
 // run runs the pipelines together. The first that fails for good ends the others, which drain.
 func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipeline) error {
-	addr, isDefault := pipeline.Gateway(loaded...)
-	l, err := listen(ctx, addr, isDefault, log)
+	ctx, shutDown := context.WithCancelCause(ctx)
+	defer shutDown(nil)
+	cfg, isDefault := pipeline.Gateway(loaded...)
+	l, err := gateway.Listen(ctx, cfg.Listen, isDefault, log)
 	if err != nil {
 		return failed(err)
 	}
@@ -63,24 +67,31 @@ func (a *app) run(ctx context.Context, log *slog.Logger, loaded []*pipeline.Pipe
 	if err != nil {
 		return failed(errors.Join(err, l.Close(), embedded.Close()))
 	}
+	cfg.ShutDown = func() { shutDown(errors.New("DELETE /cluster")) }
+	server, err := serve(cfg, l, jobs, gatherers, log)
+	if err != nil {
+		err = errors.Join(err, l.Close())
+		for _, j := range jobs {
+			err = errors.Join(err, j.runs.Close())
+		}
+		return failed(errors.Join(err, embedded.Close()))
+	}
 	if addrs := embedded.Addrs(); len(addrs) > 0 {
 		log.Info("embedded broker listens", "addr", strings.Join(addrs, ","), "data", embedded.Where())
 	}
-	probes := make([]probe, len(jobs))
-	for i, j := range jobs {
-		probes[i] = probe{pipeline: j.pipeline.Name(), ready: func() error { return j.runs.Status().Ready }}
-	}
 	defer boundMemory(loaded, log)()
-	server := newServer(l, gatherers, probes, log)
+	late, forget := lateness(ctx, jobs)
+	defer forget()
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var served sync.WaitGroup
-	served.Go(func() { server.run(serving) })
+	served.Go(func() { server.Run(serving) })
 
 	ok := runJobs(ctx, log, jobs)
+	settle(ctx, late, server, log)
 	stopServing()
 	served.Wait()
-	if err := embedded.Close(); err != nil {
-		log.Warn("closing the embedded broker", "err", err)
+	if err := errors.Join(server.Close(), embedded.Close()); err != nil {
+		log.Warn("closing the HTTP server and the embedded broker", "err", err)
 	}
 	if !ok {
 		return &exitError{status: exitFailed}
@@ -170,7 +181,7 @@ func (j *job) run(ctx context.Context) error {
 		j.log.Info("starting", "file", j.pipeline.File(), "buffers", worst.String())
 	}
 	began := time.Now()
-	err := j.runs.Run(ctx)
+	err := j.local.Run(ctx)
 	j.ended.Store(true)
 	if err != nil {
 		j.log.Error("the pipeline failed", "err", err)

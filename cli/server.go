@@ -1,97 +1,81 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"strings"
-	"syscall"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/a0c75104/enricher/gateway"
 )
 
-// probe tells whether one pipeline is ready, and if not, why.
-type probe struct {
-	pipeline string
-	ready    func() error
-}
-
-// server answers /healthz, /readyz and /metrics for all pipelines of the process.
-type server struct {
-	listener net.Listener
-	http     *http.Server
-	log      *slog.Logger
-}
-
-// listen opens the address. Where it is the default and taken, a free port does.
-func listen(ctx context.Context, addr string, isDefault bool, log *slog.Logger) (net.Listener, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", addr)
-	if isDefault && errors.Is(err, syscall.EADDRINUSE) {
-		host, _, _ := net.SplitHostPort(addr)
-		l, err = config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
-		if err == nil {
-			log.Info("the default port is taken, another one serves", "default", addr)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening gateway.listen: %w", err)
-	}
-	return l, nil
-}
-
-func newServer(l net.Listener, metrics prometheus.Gatherer, probes []probe, log *slog.Logger) *server {
+// serve makes the HTTP server of the process, and of each pipeline a job that it can be asked about.
+func serve(cfg gateway.Config, l net.Listener, jobs []*job, metrics prometheus.Gatherer, log *slog.Logger) (*gateway.Gateway, error) {
 	quiet := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "ok")
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readyz(w, probes) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorLog: quiet, EnableOpenMetrics: true}))
-	return &server{listener: l, log: log, http: &http.Server{
-		Handler: mux, ErrorLog: quiet,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-	}}
+	build := buildOf()
+	cfg.Worker, cfg.Version, cfg.Commit, cfg.Logger = workerID(jobs), build.version, build.commit, log
+	cfg.Metrics = promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorLog: quiet, EnableOpenMetrics: true})
+	endpoint := gateway.Endpoint(cfg.Advertise, l)
+	host, port, _ := net.SplitHostPort(endpoint)
+	cfg.Settings = []gateway.Setting{{Key: "rest.address", Value: host}, {Key: "rest.port", Value: port}, {Key: "worker", Value: cfg.Worker}}
+	process := gateway.ThisProcess(cfg.Worker, endpoint)
+	var all []gateway.Job
+	for _, j := range jobs {
+		p := j.pipeline
+		j.local = gateway.NewLocal(gateway.LocalConfig{
+			Name: p.Name(), Labels: p.Labels(), Settings: p.Settings(), Restart: p.RestartText(), Process: process, Logger: log,
+		}, j.runs)
+		all = append(all, j.local)
+		cfg.Settings = append(cfg.Settings, gateway.Setting{Key: "pipeline." + p.Name(), Value: p.File()})
+		cfg.Probes = append(cfg.Probes, gateway.Probe{Pipeline: p.Name(), Ready: func() error { return j.runs.Status().Ready }})
+	}
+	return gateway.New(cfg, l, all...)
 }
 
-// readyz answers 503 as long as a pipeline is not ready, with a line for each that is not.
-func readyz(w http.ResponseWriter, probes []probe) {
-	var causes strings.Builder
-	for _, p := range probes {
-		if err := p.ready(); err != nil {
-			fmt.Fprintf(&causes, "%s: %v\n", p.pipeline, err)
+// workerID names the process to those who look at its jobs: as the first file does that names its instance.
+func workerID(jobs []*job) string {
+	for _, j := range jobs {
+		if name := j.pipeline.Instance(); name != "" {
+			return name
 		}
 	}
-	if causes.Len() > 0 {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, causes.String())
-		return
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
 	}
-	fmt.Fprintln(w, "ok")
+	return host + "-" + gateway.NewID()[:8]
 }
 
-// run serves until ctx ends.
-func (s *server) run(ctx context.Context) {
-	s.log.Info("serving /healthz, /readyz and /metrics", "url", "http://"+s.listener.Addr().String())
-	ended := make(chan error, 1)
-	go func() { ended <- s.http.Serve(s.listener) }()
-	select {
-	case err := <-ended:
-		s.log.Error("the HTTP server ended, the pipelines go on without it", "err", err)
+// pollEvery is the longest time that clients let pass between two questions about an operation.
+const pollEvery = 2 * time.Second
+
+// settle waits until the results of operations were fetched: a client whose process is gone reports that as a failure.
+// After a signal it is not for long, since whoever sent it wants the end of the process more, and not beyond late.
+func settle(ctx, late context.Context, server *gateway.Gateway, log *slog.Logger) {
+	if !server.Pending() {
 		return
-	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	log.Info("waiting for results of operations to be fetched", "signalled", ctx.Err() != nil)
+	last, cancel := context.WithCancel(late)
 	defer cancel()
-	if err := s.http.Shutdown(last); err != nil {
-		_ = s.http.Close() // ends connections that are still in use
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(pollEvery+pollEvery/4, cancel) })()
+	if !server.Settle(last) {
+		log.Info("results of operations were left", "cause", cmp.Or(context.Cause(ctx), last.Err()))
 	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		s.log.Debug("server ended", "err", err)
+}
+
+// lateness returns a context that ends when the time is over that a signal leaves the process.
+func lateness(ctx context.Context, jobs []*job) (late context.Context, stop func()) {
+	most := time.Duration(0)
+	for _, j := range jobs {
+		most = max(most, j.pipeline.ShutdownTimeout())
 	}
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unwatch := context.AfterFunc(ctx, func() { time.AfterFunc(most, cancel) })
+	return late, func() { unwatch(); cancel() }
 }

@@ -58,9 +58,7 @@ func (c *checker) check() {
 		}
 		c.problem(at, "max %v is less than initial %v: raise max, or lower initial", r.Max, r.Initial)
 	}
-	if _, _, err := net.SplitHostPort(cfg.Gateway.Listen); err != nil && !c.fault("gateway") {
-		c.problem("gateway.listen", "%q is no host:port", cfg.Gateway.Listen)
-	}
+	c.gateway()
 }
 
 // oneOf holds a source or sink to naming exactly one place.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/gateway"
 	"github.com/a0c75104/enricher/secrets"
 )
 
@@ -30,7 +31,7 @@ type config struct {
 	CommitInterval  functions.Duration `yaml:"commit_interval" default:"1s" min:"1ms" doc:"time between commits of finished offsets, and the length of a transaction with exactly_once"`
 	ShutdownTimeout functions.Duration `yaml:"shutdown_timeout" default:"30s" min:"1ms" doc:"time to finish when stopped; what is unfinished then is read again"`
 	Restart         restart            `yaml:"restart" why:"a restart cannot be switched off: write {attempts: 1}, the least, for a single start after failures in a row" doc:"what happens after a failure of the pipeline; never for an error event or what is for good: on_error: stop, event.Fatal, out_of_range: fail, errors of a file, an error event that its sink refuses though it was cut, all workers taken by calls that do not return, a third failure in a row at one offset"`
-	Gateway         gateway            `yaml:"gateway" doc:"the HTTP server of the process"`
+	Gateway         gatewayConfig      `yaml:"gateway" doc:"the HTTP server of the process: health, metrics and control"`
 }
 
 // connection says how to reach Kafka.
@@ -117,6 +118,14 @@ type restart struct {
 	Attempts   int                `yaml:"attempts" default:"0" min:"0" doc:"starts after failures in a row, 0: for ever; then the pipeline ends with status 1"`
 }
 
-type gateway struct {
-	Listen string `yaml:"listen" default:"127.0.0.1:8081" doc:"address of /healthz, /readyz and /metrics; left out, it gives way to a free port when it is taken"`
+type gatewayConfig struct {
+	Listen        string             `yaml:"listen" default:"127.0.0.1:8081" doc:"address of /healthz, /readyz, /metrics and the control of the jobs; left out, it gives way to a free port when it is taken; one that other machines reach needs token_file, tls with client_ca_file, insecure: true, or control: off"`
+	Advertise     string             `yaml:"advertise" doc:"host[:port] under which others reach the gateway, where that is not the address it listens at; requests may be sent to that host"`
+	Control       string             `yaml:"control" default:"on" enum:"on|off" doc:"off leaves /healthz, /readyz and /metrics"`
+	StoreDuration functions.Duration `yaml:"store_duration" default:"5m" min:"1s" doc:"how long the result of an operation, such as a stop, can be asked for after its end; the process waits as long for it to be fetched before it ends"`
+	Dashboard     string             `yaml:"dashboard" doc:"directory with the files of Flink's web dashboard, served at /"`
+	TokenFile     string             `yaml:"token_file" doc:"file that holds the token with which the jobs may be changed, and read; it is read again when it changes"`
+	ReadTokenFile string             `yaml:"read_token_file" doc:"file that holds a token with which the jobs may be read only"`
+	TLS           *gateway.TLS       `yaml:"tls" doc:"serves HTTPS; the files are read again when they change"`
+	Insecure      bool               `yaml:"insecure" default:"false" doc:"lets anybody who reaches the address change the jobs without a token"`
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/a0c75104/enricher/functions"
+	"github.com/a0c75104/enricher/gateway"
 	"github.com/a0c75104/enricher/secrets"
 )
 
@@ -36,7 +37,8 @@ func Docs(specs []functions.Spec) (string, error) {
 	d.section("`window`", "window", reflect.TypeFor[windowConfig]())
 	d.section("`limits`", "limits", reflect.TypeFor[limits]())
 	d.section("`restart`", "restart", reflect.TypeFor[restart]())
-	d.section("`gateway`", "gateway", reflect.TypeFor[gateway]())
+	d.section("`gateway`", "gateway", reflect.TypeFor[gatewayConfig]())
+	d.section("`gateway.tls`", "gateway.tls", reflect.TypeFor[gateway.TLS]())
 	d.section("`process[]`", "process[]", reflect.TypeFor[itemKeys]())
 	for _, spec := range all {
 		d.function(spec)

@@ -8,23 +8,6 @@ import (
 	"github.com/a0c75104/enricher/file"
 )
 
-// Gateway returns the address of the HTTP server of a process that runs the pipelines, and whether none of
-// them names one: then it is the default, which gives way to a free port when it is taken.
-func Gateway(ps ...*Pipeline) (addr string, isDefault bool) {
-	for _, p := range ps {
-		if addr = p.cfg.Gateway.Listen; p.namesGateway() {
-			return addr, false
-		}
-	}
-	return addr, true
-}
-
-// namesGateway reports whether the file says where the server listens, be it at the default's place.
-func (p *Pipeline) namesGateway() bool {
-	n := p.read.values["gateway.listen"]
-	return n != nil && !p.read.fault("gateway.listen") && n.text != "" // ${…} of nothing is the default
-}
-
 // Together finds what keeps pipelines from sharing a process, in the order of the pipelines. Each problem
 // is that of the later file.
 func Together(ps ...*Pipeline) Problems {
@@ -92,20 +75,6 @@ func isStdin(path string) bool {
 func isPipe(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
-}
-
-func (c *company) gateway(others []*Pipeline) {
-	const path = "gateway.listen"
-	if !c.p.namesGateway() {
-		return
-	}
-	own := c.p.cfg.Gateway.Listen
-	for _, other := range others {
-		if first := other.cfg.Gateway.Listen; other.namesGateway() && first != own {
-			c.problem(path, "%q differs from %q in %s: a process has one", own, other.shown(path, first), other.File())
-			return
-		}
-	}
 }
 
 func (c *company) dataDir(others []*Pipeline) {

@@ -69,7 +69,7 @@ func TestConflictsOfSeveralFilesComeInTheirOrder(t *testing.T) {
 	text := func(listen string) string { return "gateway: {listen: " + listen + "}\nname: p\n" + ends }
 	var got []string
 	for _, p := range pipeline.Together(
-		loadAs(t, "1.yaml", text("h:1"), pipeline.Options{}), loadAs(t, "2.yaml", text("h:2"), pipeline.Options{}), loadAs(t, "3.yaml", text("h:1"), pipeline.Options{}),
+		loadAs(t, "1.yaml", text("127.0.0.1:1"), pipeline.Options{}), loadAs(t, "2.yaml", text("127.0.0.1:2"), pipeline.Options{}), loadAs(t, "3.yaml", text("127.0.0.1:1"), pipeline.Options{}),
 	) {
 		got = append(got, filepath.Base(p.File)+" "+p.Path)
 	}
@@ -91,10 +91,10 @@ func TestVariablesThatAreNotSetAreNoConflict(t *testing.T) {
 func TestTheGatewayIsTheDefaultOnlyWhereNoFileNamesIt(t *testing.T) {
 	silent := loadAs(t, "a.yaml", "name: a\n"+ends, pipeline.Options{})
 	named := loadAs(t, "b.yaml", "name: b\n"+ends+"gateway: {listen: 127.0.0.1:8081}\n", pipeline.Options{})
-	if addr, isDefault := pipeline.Gateway(silent); addr != "127.0.0.1:8081" || !isDefault {
-		t.Errorf("no file names it: got %q, default %v", addr, isDefault)
+	if g, isDefault := pipeline.Gateway(silent); g.Listen != "127.0.0.1:8081" || !isDefault {
+		t.Errorf("no file names it: got %q, default %v", g.Listen, isDefault)
 	}
-	if addr, isDefault := pipeline.Gateway(silent, named); addr != "127.0.0.1:8081" || isDefault {
-		t.Errorf("a file names it: got %q, default %v", addr, isDefault)
+	if g, isDefault := pipeline.Gateway(silent, named); g.Listen != "127.0.0.1:8081" || isDefault {
+		t.Errorf("a file names it: got %q, default %v", g.Listen, isDefault)
 	}
 }
