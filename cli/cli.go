@@ -1,5 +1,5 @@
 // Package cli is the command enricher: it parses the command line, loads pipeline files, runs their
-// streams in one process, serves /healthz, /readyz and /metrics, and turns what happened into an exit
+// streams in one process behind its gateway, asks the gateways of others, and turns what happened into an exit
 // status. What a pipeline file means is package pipeline's; the demonstration is package demo's.
 //
 // A program with functions of its own is one line:
@@ -132,6 +132,6 @@ func (a *app) command() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	a.log.register(root)
-	root.AddCommand(a.runCommand(), a.validateCommand(), a.tryCommand(), a.testCommand(), a.replayCommand(), a.demoCommand(), a.schemaCommand(), a.functionsCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.validateCommand(), a.tryCommand(), a.testCommand(), a.replayCommand(), a.jobCommand(), a.demoCommand(), a.schemaCommand(), a.functionsCommand(), a.versionCommand())
 	return root
 }

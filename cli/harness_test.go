@@ -247,6 +247,25 @@ func httpGet(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
+// serves puts the address at which a process serves into a variable, once it says it: serves VARIABLE NAME
+func serves(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: serves VARIABLE NAME")
+	}
+	eventually(ts, func() error {
+		log, err := os.ReadFile(ts.MkAbs(args[1] + ".err"))
+		if err != nil {
+			return err
+		}
+		url := served.FindSubmatch(log)
+		if url == nil {
+			return fmt.Errorf("%s has not said where it serves:\n%s", args[1], log)
+		}
+		ts.Setenv(args[0], string(url[1]))
+		return nil
+	})
+}
+
 // busyPort takes a port until the end of the script and puts its address into a variable; with an
 // address it takes that one, or knows that somebody else keeps it; who has it only for a moment, as another
 // script may, is waited for: busy-port VARIABLE [ADDRESS]

@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"status": status, "start": start, "signal": sendSignal, "ends": ends, "wait-for": waitFor, "http-get": httpGet, "busy-port": busyPort,
-			"insist": insist,
+			"insist": insist, "serves": serves,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

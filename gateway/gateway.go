@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -75,6 +77,9 @@ func Listen(ctx context.Context, addr string, isDefault bool, log *slog.Logger) 
 func Endpoint(advertise string, l net.Listener) string {
 	host, port, _ := net.SplitHostPort(l.Addr().String())
 	if advertise == "" {
+		if name, err := os.Hostname(); err == nil && isUnspecified(host) {
+			host = name
+		}
 		return net.JoinHostPort(host, port)
 	}
 	if _, _, err := net.SplitHostPort(advertise); err != nil {
@@ -128,10 +133,20 @@ func New(cfg Config, l net.Listener, jobs ...Job) (*Gateway, error) {
 
 // URL is where this process reaches its own gateway.
 func (g *Gateway) URL() string {
-	if g.cfg.Access.TLS != nil {
-		return "https://" + g.listener.Addr().String()
+	host, port, _ := net.SplitHostPort(g.listener.Addr().String())
+	if isUnspecified(host) {
+		host = "127.0.0.1"
 	}
-	return "http://" + g.listener.Addr().String()
+	if g.cfg.Access.TLS != nil {
+		return "https://" + net.JoinHostPort(host, port)
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// isUnspecified reports whether a host stands for all addresses of the machine.
+func isUnspecified(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
 }
 
 // handler holds requests to what a route needs and writes what it answers.

@@ -362,3 +362,20 @@ func TestTheServerEndsConnectionsThatSendNothing(t *testing.T) {
 		t.Errorf("half a request was answered %q, and the connection goes on: %v", text, err)
 	}
 }
+
+func TestAnEndpointIsOneThatOthersReach(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ advertise, listen, want string }{
+		{"", "127.0.0.1:80", "127.0.0.1:80"},
+		{"", "[::]:80", name + ":80"},
+		{"", "0.0.0.0:80", name + ":80"},
+		{"h", "0.0.0.0:80", "h:80"},
+		{"h:81", "0.0.0.0:80", "h:81"},
+		{"[::1]", "0.0.0.0:80", "[::1]:80"},
+	} {
+		same(t, tc.advertise+" at "+tc.listen, gateway.Endpoint(tc.advertise, address(tc.listen)), tc.want)
+	}
+}

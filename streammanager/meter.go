@@ -25,7 +25,7 @@ func (f Flow) minus(o Flow) Flow {
 	}
 }
 
-// Stage is a part of a stream: Total since the start, Last within the last seconds.
+// Stage is a part of a stream: Total since the start, Last within the last seconds. In its first second Last is empty.
 type Stage struct{ Total, Last Flow }
 
 // Stages are the parts of a stream. The source is idle while it waits for records and backpressured while a limit stops
@@ -91,10 +91,13 @@ func (m *meter) account(now time.Time, polled time.Duration) {
 
 func (m *meter) totals() [3]Flow { return [3]Flow{m.source, m.process, m.sink} }
 
-// stages returns the picture for the status. Before the first interval is over, the last is all.
+// meterFirst is the least time that says anything.
+const meterFirst = time.Second
+
+// stages returns the picture for the status. Before the first interval is over, the last is all, once that is enough.
 func (m *meter) stages() Stages {
 	total, last := m.totals(), m.last
-	if m.from == ([3]Flow{}) {
+	if m.from == ([3]Flow{}) && m.source.Time() >= meterFirst {
 		last = total
 	}
 	return Stages{Stage{total[0], last[0]}, Stage{total[1], last[1]}, Stage{total[2], last[2]}}

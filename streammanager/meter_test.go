@@ -34,6 +34,10 @@ func TestAStreamTellsHowItsStagesSpendTheirTime(t *testing.T) {
 		defer h.serve(t)()
 		stages := func() streammanager.Stages { synctest.Wait(); return h.stream.Status().Stages }
 
+		time.Sleep(100 * time.Millisecond)
+		if s := stages(); s.Source.Last.Time() > 0 {
+			t.Errorf("after a moment: %+v, want nothing yet", s.Source.Last)
+		}
 		time.Sleep(20 * time.Second)
 		s := stages()
 		like(t, "source without records", s.Source.Last, part{idle: 1})
