@@ -71,8 +71,16 @@ func span(ms int64) string {
 
 // measures are the numbers of a job, in the order in which they are shown.
 var measures = []struct{ name, label string }{
-	{"eventsRead", "read"}, {"eventsEmitted", "emitted"}, {"eventsDropped", "dropped"}, {"eventsFailed", "error events"}, {"eventsUnfinished", "unfinished"},
-	{"outputs", "outputs"}, {"partitions", "partitions"}, {"workers", "workers"}, {"workersBusy", "workers busy"}, {"numRestarts", "restarts"},
+	{"eventsRead", "read"},
+	{"eventsEmitted", "emitted"},
+	{"eventsDropped", "dropped"},
+	{"eventsFailed", "error events"},
+	{"eventsUnfinished", "unfinished"},
+	{"outputs", "outputs"},
+	{"partitions", "partitions"},
+	{"workers", "workers"},
+	{"workersBusy", "workers busy"},
+	{"numRestarts", "restarts"},
 }
 
 // status shows a job in words.

@@ -129,7 +129,7 @@ func (g *Gateway) stop(r *http.Request) (answer, error) {
 	}
 	return g.trigger(r, http.StatusAccepted, key, func(ctx context.Context, j Job) (any, error) {
 		left, err := j.Stop(ctx, Stop{Drain: req.Drain})
-		return stoppedBody{left.Unfinished}, err
+		return stoppedBody(left), err
 	})
 }
 
@@ -248,7 +248,7 @@ func (g *Gateway) rescale(r *http.Request) (answer, error) {
 	}
 	return g.trigger(r, http.StatusOK, key, func(ctx context.Context, j Job) (any, error) {
 		if n > streammanager.MostWorkers {
-			return nil, fmt.Errorf("Cannot rescale the job because its maximum parallelism %d is smaller than the new parallelism %d.", streammanager.MostWorkers, n) //nolint:staticcheck // Flink's words
+			return nil, fmt.Errorf("the job cannot be rescaled: its maximum parallelism %d is smaller than the new parallelism %d", streammanager.MostWorkers, n)
 		}
 		return none{}, j.Rescale(ctx, n)
 	})

@@ -96,7 +96,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body any) (json.Ra
 	if err != nil {
 		return nil, fmt.Errorf("asking the gateway: %w", err)
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	got, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("reading the gateway's answer: %w", err)

@@ -97,8 +97,13 @@ func TestAClientSendsItsTokenNowhereElse(t *testing.T) {
 
 func TestAClientIsNotMadeOfNonsense(t *testing.T) {
 	for _, cfg := range []gateway.ClientConfig{
-		{}, {URL: "127.0.0.1:8081"}, {URL: "ftp://h"}, {URL: "http://h", TokenFile: "/nowhere"}, {URL: "https://h", CAFile: write(t, "ca", "x")},
-		{URL: "https://h", CAFile: "/nowhere"}, {URL: "https://h", CertFile: "/nowhere"},
+		{},
+		{URL: "127.0.0.1:8081"},
+		{URL: "ftp://h"},
+		{URL: "http://h", TokenFile: "/nowhere"},
+		{URL: "https://h", CAFile: write(t, "ca", "x")},
+		{URL: "https://h", CAFile: "/nowhere"},
+		{URL: "https://h", CertFile: "/nowhere"},
 	} {
 		if _, err := gateway.NewClient(cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)

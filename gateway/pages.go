@@ -71,7 +71,7 @@ func (d *dashboard) serve(w http.ResponseWriter, r *http.Request, name string) e
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return errors.Join(err, fs.ErrNotExist)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 )
 
 // right is what a request needs.
@@ -22,7 +23,10 @@ type route struct {
 }
 
 // routes are all of them. What is not here goes to the files of the dashboard, or is unknown.
-func routes() []route {
+func routes() []route { return slices.Concat(clusterRoutes(), jobRoutes(), vertexRoutes()) }
+
+// clusterRoutes are about the processes.
+func clusterRoutes() []route {
 	return []route{
 		{"GET", "/config", read, (*Gateway).clusterConfig},
 		{"GET", "/overview", read, (*Gateway).clusterOverview},
@@ -41,7 +45,12 @@ func routes() []route {
 		{"GET", "/taskmanagers/{worker}/metrics", read, (*Gateway).taskManagerMetrics},
 		{"GET", "/taskmanagers/{worker}/logs", read, (*Gateway).taskManagerLogs},
 		{"GET", "/taskmanagers/{worker}/thread-dump", read, (*Gateway).taskManagerThreads},
+	}
+}
 
+// jobRoutes are about the jobs, and change them.
+func jobRoutes() []route {
+	return []route{
 		{"GET", "/jobs", read, (*Gateway).jobIDs},
 		{"POST", "/jobs", act, (*Gateway).submit},
 		{"GET", "/jobs/overview", read, (*Gateway).jobsOverview},
@@ -71,7 +80,12 @@ func routes() []route {
 		{"PATCH", "/jobs/{job}/clientHeartbeat", act, (*Gateway).heartbeat},
 		{"POST", "/savepoint-disposal", act, (*Gateway).dispose},
 		{"GET", "/savepoint-disposal/{operation}", read, (*Gateway).disposed},
+	}
+}
 
+// vertexRoutes are about the stages of a job.
+func vertexRoutes() []route {
+	return []route{
 		{"GET", "/jobs/{job}/vertices/{vertex}", read, (*Gateway).vertexDetails},
 		{"GET", "/jobs/{job}/vertices/{vertex}/backpressure", read, (*Gateway).backpressure},
 		{"GET", "/jobs/{job}/vertices/{vertex}/watermarks", read, (*Gateway).watermarks},
