@@ -41,6 +41,22 @@ func (s *events) Close(context.Context) {}
 
 func waits(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
+// breaks is a source that fails some time after it was first asked.
+func breaks(after time.Duration) *events {
+	at := time.Time{}
+	return &events{then: func(ctx context.Context) error {
+		if at.IsZero() {
+			at = time.Now().Add(after)
+		}
+		select {
+		case <-time.After(time.Until(at)):
+			return errTest
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+}
+
 // nowhere is a sink that takes all.
 type nowhere struct{}
 
@@ -161,8 +177,7 @@ func TestAJobEndsAsItIsAskedTo(t *testing.T) {
 
 func TestAJobThatFailsIsRestartedAndThenFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		breaks := func(context.Context) error { time.Sleep(10 * time.Second); return errTest }
-		j := local(t, streammanager.Restart{Attempts: 1, Initial: time.Minute, Max: time.Minute}, 0, &events{then: breaks})
+		j := local(t, streammanager.Restart{Attempts: 1, Initial: time.Minute, Max: time.Minute, ResetAfter: 24 * time.Hour}, 0, breaks(10*time.Second), breaks(time.Hour))
 		done := running(t.Context(), j)
 		state(t, j, gateway.Running)
 		time.Sleep(10 * time.Second)
@@ -208,8 +223,7 @@ func TestAJobWithABoundedSourceFinishes(t *testing.T) {
 
 func TestARescaledJobTellsItsWorkersAndKeepsThemOverARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		once := func(context.Context) error { time.Sleep(10 * time.Second); return errTest }
-		j := local(t, streammanager.Restart{}, time.Hour, &events{then: once}, &events{n: 9, then: waits})
+		j := local(t, streammanager.Restart{}, time.Hour, breaks(10*time.Second), &events{n: 9, then: waits})
 		done := running(t.Context(), j)
 		for _, n := range []int{0, -1, streammanager.MostWorkers + 1} {
 			if err := j.Rescale(t.Context(), n); err == nil {

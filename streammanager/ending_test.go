@@ -18,14 +18,7 @@ func calling(t *testing.T) *harness {
 	t.Helper()
 	h := newHarness(t, false, streammanager.Config{ShutdownTimeout: 5 * time.Minute}, func(b *streammanager.Builder) {
 		b.Window(window.Config{Count: 2, Timeout: time.Hour})
-		b.Process(try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
-			select {
-			case <-time.After(10 * time.Second):
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			return []*event.Event{ev}, nil
-		}))
+		b.Process(oneByOne())
 	})
 	h.src.add(0, "a", "1")
 	h.src.add(0, "a", "2")
@@ -152,5 +145,45 @@ func TestWorkersChangeWhileCallsRun(t *testing.T) {
 		if got := h.stream.Status().Workers; got != 1 {
 			t.Errorf("0 workers became %d, want 1", got)
 		}
+	})
+}
+
+// With transactions what was written in the open one is not seen: its positions say nothing of what was dropped.
+func TestATransactionIsAbortedWhereTheStreamDropsWhatItHasRead(t *testing.T) {
+	for _, how := range []streammanager.Ending{streammanager.Suspended, streammanager.Cancelled} {
+		slow := func(b *streammanager.Builder) { b.Process(oneByOne()) }
+		tx(t, time.Minute, streammanager.Config{Workers: 3}, slow, func(t *testing.T, h *harness, m *memTx) {
+			h.src.add(0, "a", "0")
+			done := make(chan error, 1)
+			go func() { done <- h.stream.Run(context.Background()) }()
+			time.Sleep(20 * time.Second) // the first is committed
+			for range 3 { // the second waits for the first, of its key
+				h.src.add(0, "a", "v")
+			}
+			time.Sleep(time.Second)
+			h.stream.End(how)
+			within(t, "the end", 30*time.Second, func() {
+				if err := <-done; err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			})
+			equal(t, "seen", h.sink.values(), []string{"0"})
+			h.offsets(t, 1)
+			if got := h.stream.Status(); got.Emitted != 1 || got.Read != got.Emitted+got.Unfinished+got.Returned {
+				t.Errorf("ending %d: status %+v", how, got)
+			}
+		})
+	}
+}
+
+// oneByOne takes ten seconds for each event.
+func oneByOne() streammanager.Step {
+	return try(func(ctx context.Context, ev *event.Event) ([]*event.Event, error) {
+		select {
+		case <-time.After(10 * time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return []*event.Event{ev}, nil
 	})
 }
