@@ -1,10 +1,13 @@
 package streammanager_test
 
 import (
+	"bytes"
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/a0c75104/enricher/event"
 	"github.com/a0c75104/enricher/streammanager"
 )
 
@@ -83,21 +86,24 @@ func TestAStreamTellsHowItsStagesSpendTheirTime(t *testing.T) {
 
 func TestAProcessWithoutRoomForOutputsIsBackpressured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, false, streammanager.Config{Workers: 4, Limits: streammanager.Limits{InFlightBytes: 64}},
-			func(b *streammanager.Builder) { b.Process(takes(time.Millisecond)) })
-		h.sink.hold = true
+		h := newHarness(t, false, streammanager.Config{Workers: 1, Limits: streammanager.Limits{InFlightBytes: 4000}}, func(b *streammanager.Builder) {
+			b.Process(try(func(_ context.Context, ev *event.Event) ([]*event.Event, error) {
+				time.Sleep(time.Millisecond)
+				ev.SetValue(bytes.Repeat([]byte("x"), 1000))
+				return []*event.Event{ev}, nil
+			}))
+		})
 		h.src.logs[tp{"in", 0}] = nil
-		defer h.serve(t)()
-		for range 20 {
-			h.src.add(0, "", "123456789012345678901234567890")
+		for range 20 { // small ones, so that they are read before it is known what becomes of them
+			h.src.add(0, "-", "1")
 		}
+		h.sink.hold = true
+		defer h.serve(t)()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		s := h.stream.Status().Stages
-		like(t, "source", s.Source.Last, part{back: 1})
-		if s.Sink.Last.Busy != s.Sink.Last.Time() {
-			t.Errorf("sink: %+v, want all busy", s.Sink.Last)
-		}
+		like(t, "process", s.Process.Last, part{back: 1})
+		like(t, "sink", s.Sink.Last, part{busy: 1})
 		h.sink.let()
 	})
 }
