@@ -27,7 +27,7 @@ func TestFilesThatCannotShareAProcessAreRefused(t *testing.T) {
 		{"a file", "name: a\n" + ends, "name: b\n" + ends, ""},
 		{"gateways", "name: a\n" + ends + "gateway: {listen: 127.0.0.1:1}\n", "name: b\n" + ends + "gateway: {listen: 127.0.0.1:2}\n", `second.yaml:4:19: gateway.listen: "127.0.0.1:2" differs from "127.0.0.1:1" in `},
 		{"the default's place, by name", "name: a\n" + ends + "gateway: {listen: 127.0.0.1:8081}\n", "name: b\n" + ends + "gateway: {listen: 127.0.0.1:2}\n", `second.yaml:4:19: gateway.listen: "127.0.0.1:2" differs from "127.0.0.1:8081" in `},
-		{"a gateway from outside", "name: a\n" + ends + "gateway: {listen: '${NAME}:1'}\n", "name: b\n" + ends + "gateway: {listen: 127.0.0.1:2}\n", `second.yaml:4:19: gateway.listen: "127.0.0.1:2" differs from "${NAME}:1" in `},
+		{"a gateway from outside", "name: a\n" + ends + "gateway: {listen: '${NAME}:1', insecure: true}\n", "name: b\n" + ends + "gateway: {listen: 127.0.0.1:2}\n", `second.yaml:4:19: gateway.listen: "127.0.0.1:2" differs from "${NAME}:1" in `},
 		{"a gateway of nothing", "name: a\n" + ends + "gateway: {listen: '${EMPTY}'}\n", "name: b\n" + ends + "gateway: {listen: 127.0.0.1:2}\n", ""},
 		{"one gateway", "name: a\n" + ends, "name: b\n" + ends + "gateway: {listen: 127.0.0.1:2}\n", ""},
 		{"directories", "name: a\nkafka: {brokers: embedded, data_dir: x}\n" + feed, "name: b\nkafka: {brokers: embedded, data_dir: y}\n" + feed, `second.yaml:2:38: kafka.data_dir: "y" differs from "x" in `},
