@@ -157,7 +157,7 @@ func TestATransactionIsAbortedWhereTheStreamDropsWhatItHasRead(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- h.stream.Run(context.Background()) }()
 			time.Sleep(20 * time.Second) // the first is committed
-			for range 3 { // the second waits for the first, of its key
+			for range 3 {                // the second waits for the first, of its key
 				h.src.add(0, "a", "v")
 			}
 			time.Sleep(time.Second)

@@ -68,7 +68,9 @@ func TestAStreamTellsHowItsStagesSpendTheirTime(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 
+		h.sink.mu.Lock()
 		h.sink.hold = true
+		h.sink.mu.Unlock()
 		h.src.add(0, "k", "value")
 		time.Sleep(20 * time.Second)
 		s = stages()
