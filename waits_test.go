@@ -20,7 +20,7 @@ var realWaits = map[string]string{
 	"test/internal/job/api.go API.serve":                                                           "answers as slowly as it is told to",
 	"test/kafka/cluster/cluster_test.go TestOneNodeKeepsWhatItAcknowledgedAcrossAKill":             "sees a while long that nothing comes through a proxy in front of a process",
 	"test/kafka/harness_test.go pause":                                                             "is a part of what a suite does to workers and brokers",
-	"test/mainjob/bulk_test.go itemsAPI.ServeHTTP":                                                 "takes 20 ms for an answer",
+	"test/mainjob/bulk_test.go takeTime":                                                           "is an API that takes 20 ms for an answer",
 	"test/mainjob/resume_test.go TestWhatWasFinishedBehindAStuckEventIsNotCalledAgain":             "lets two commit intervals pass in which a process has nothing to commit",
 }
 

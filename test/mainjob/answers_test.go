@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/a0c75104/enricher/test/internal/job"
 )
 
@@ -68,6 +71,60 @@ func TestMemoryIsBoundedWithAnswersThatAreLargerThanTheLimits(t *testing.T) {
 				t.Errorf("resident memory was at most %d MiB, want at most %d", peak, c.most)
 			}
 		})
+	}
+}
+
+// writtenFile writes the text of each answer to a topic. %[1]s is a directory, %[2]s the API, %[3]s the broker.
+const writtenFile = `
+name: written
+source: {file: {path: %[1]s/in.jsonl}}
+workers: 64
+process:
+  - http:
+      url: %[2]s/\(.id)
+      select: .query.pages[0].content
+      into: .answer
+kafka: {brokers: ["%[3]s"]}
+sink:
+  kafka:
+    topic: out
+    options: {max.request.size: 70000000, buffer.memory: 70000000}
+gateway: {listen: "127.0.0.1:0"}
+`
+
+// An answer of 56 MB goes to a topic as it is where the limits of the sink and of the topic allow it.
+func TestLargeAnswersAreWrittenWhereTheLimitsOfTheSinkAllowIt(t *testing.T) {
+	events := 4
+	if *full {
+		events = 64
+	}
+	api := httptest.NewServer(http.HandlerFunc(serveLarge))
+	defer api.Close()
+	b := startBroker(t, map[string]int{outputTopic: 1})
+	changed, err := b.admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: new("70000000")}}, outputTopic)
+	must(t, err)
+	must(t, changed[0].Err)
+	dir := t.TempDir()
+	writeInput(t, filepath.Join(dir, "in.jsonl"), events)
+	took, peak := runAnswers(t, dir, fmt.Sprintf(writtenFile, dir, api.URL, b.addr))
+	found := map[int]int{}
+	job.EachRecord(t, b.admin, []string{b.addr}, outputTopic, func(r *kgo.Record) {
+		id := -1
+		_, err := fmt.Sscanf(string(r.Value[:min(20, len(r.Value))]), `{"id":%d,`, &id)
+		must(t, err)
+		if len(r.Value) < largeAnswer*9/10 {
+			t.Errorf("event %d has %d bytes, want its answer in it", id, len(r.Value))
+		}
+		found[id]++
+	})
+	for id := range events {
+		if found[id] != 1 {
+			t.Errorf("event %d is there %d times, want once", id, found[id])
+		}
+	}
+	t.Logf("%d answers of %d MiB were written in %v, resident memory was at most %d MiB", len(found), largeAnswer>>20, took.Round(100*time.Millisecond), peak)
+	if peak == 0 || peak > 1000 {
+		t.Errorf("resident memory was at most %d MiB, want at most 1000", peak)
 	}
 }
 

@@ -64,12 +64,7 @@ func (a *itemsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.asked[id]++
 	}
 	a.mu.Unlock()
-	answer := time.NewTimer(20 * time.Millisecond)
-	defer answer.Stop()
-	select {
-	case <-answer.C:
-	case <-r.Context().Done():
-	}
+	takeTime(r)
 	var b strings.Builder
 	for i := len(ids) - 1; i >= 0; i-- {
 		fmt.Fprintf(&b, `,{"id":%s,"text":"content of event %s"}`, ids[i], ids[i])
@@ -80,6 +75,16 @@ func (a *itemsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"items":[%s]}`, b.String()[1:])
+}
+
+// takeTime is the 20 ms that an API takes for an answer.
+func takeTime(r *http.Request) {
+	answer := time.NewTimer(20 * time.Millisecond)
+	defer answer.Stop()
+	select {
+	case <-answer.C:
+	case <-r.Context().Done():
+	}
 }
 
 // lookUps are those of events, all of which are there before the worker is.
