@@ -84,7 +84,6 @@ func TestASlowHostHasAllWorkersWhereNoOtherIsCalled(t *testing.T) {
 
 // What is kept for other hosts costs a host that answers nothing, be it called more than others or be there few workers.
 func TestHostsThatAnswerHaveAllWorkers(t *testing.T) {
-	const length = 8 * time.Second
 	for _, workers := range []int{2, 8, 16, 64} {
 		for _, takes := range []time.Duration{50 * time.Millisecond, time.Second} {
 			t.Run(fmt.Sprintf("%d workers, %v", workers, takes), func(t *testing.T) {
@@ -94,6 +93,8 @@ func TestHostsThatAnswerHaveAllWorkers(t *testing.T) {
 						return reply(200, `1`)
 					}
 					could := float64(workers) / takes.Seconds()
+					// So long that the sum of all that answers take is hardly a matter of chance.
+					length := time.Duration(max(8, 320/could) * float64(time.Second))
 					fl := flood{
 						f:       manned(t, workers, answer, `{url: 'http://\(.h).org/', allow_hosts: ["*.org"], into: .r}`),
 						workers: workers, inFlight: 5 * workers, perSecond: int(could * 1.5), length: length, live: true, cut: true,
